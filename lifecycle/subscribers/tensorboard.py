@@ -1,0 +1,215 @@
+"""Write metrics, texts and images for TensorBoard, without TensorFlow or torch."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from lifecycle.subscribers.memory import Memory
+from lifecycle.subscribers.text import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lifecycle.loop import Loop
+
+__all__ = ["TensorBoard"]
+
+
+class TensorBoard(Memory):
+    """Write the run's metrics as TensorBoard event files; texts and images by hand.
+
+    Keras: ``TensorBoard``. OpenMMLab: ``TensorboardLoggerHook``, ``TensorboardVisBackend``.
+
+    Epoch metrics have the tags ``epoch/loss``, ``epoch/val_loss``, ...; batch metrics
+    ``batch/loss``; a test pass of its own ``test/loss``. A run that goes on from a step
+    tells TensorBoard to drop what was written from that step on.
+
+    Args:
+        directory: Where the event files go; a run's name under TensorBoard's log folder.
+        every: Also write the metrics of each n-th batch.
+        axis: Put the epochs' metrics over ``epoch`` or over ``step``.
+
+    Raises:
+        ImportError: The package tensorboard is not installed.
+    """
+
+    priority: ClassVar[str] = "LOW"
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        every: int | None = None,
+        axis: str = "epoch",
+    ) -> None:
+        if every is not None and (not isinstance(every, int) or every < 1):
+            raise ValueError(f"every is a number of steps, 1 or more, not {every!r}")
+        if axis not in {"epoch", "step"}:
+            raise ValueError(f'axis must be "epoch" or "step", not {axis!r}')
+        self.directory = os.fspath(directory)
+        self.every = every
+        self.axis = axis
+        self._events = _Events(self.directory)
+
+    def __repr__(self) -> str:
+        return f"<TensorBoard {self.directory!r}>"
+
+    def on_train_begin(self, loop: Loop, initial_epoch: int) -> None:
+        self.begin(loop)
+        start = initial_epoch if self.axis == "epoch" and self.every is None else loop.state.step
+        self._events.begin_at(start)
+
+    def on_train_batch_end(
+        self, step: int, logs: Mapping[str, Any], skipped: bool
+    ) -> None:
+        if self.every is not None and (step + 1) % self.every == 0 and not skipped:
+            self._scalars("batch", logs, step)
+
+    def on_epoch_end(self, loop: Loop, epoch: int, logs: Mapping[str, Any]) -> None:
+        self.follow(loop)
+        self._scalars("epoch", logs, epoch if self.axis == "epoch" else loop.state.step)
+        self._events.flush()
+
+    def on_train_end(self) -> None:
+        self._events.close()
+
+    def on_test_end(
+        self, loop: Loop, logs: Mapping[str, Any], epoch: int | None, name: str | None
+    ) -> None:
+        if epoch is None:  # inside a run, the epoch's metrics have these
+            self._scalars(f"test/{name}" if name else "test", logs, loop.state.step)
+            self._events.close()
+
+    def scalar(self, tag: str, value: float, step: int) -> None:
+        """Write one number."""
+        self._events.add(step, tag=tag, simple_value=float(value))
+
+    def text(self, tag: str, text: str, step: int) -> None:
+        """Write a text; TensorBoard shows it as Markdown."""
+        self._events.add_text(step, tag, text)
+
+    def image(self, tag: str, pixels: Any, step: int) -> None:
+        """Write an image.
+
+        Args:
+            tag: Its name.
+            pixels: An array of height x width, with or without 1, 3 or 4 channels last;
+                whole numbers from 0 to 255, or floats from 0 to 1.
+            step: The step it belongs to.
+
+        Raises:
+            ValueError: The array has another shape.
+        """
+        self._events.add_image(step, tag, pixels)
+
+    def close(self) -> None:
+        """Write what is still held back and close the file; more writing opens another."""
+        self._events.close()
+
+    def _scalars(self, group: str, logs: Mapping[str, Any], step: int) -> None:
+        for name, value in numbers(logs).items():
+            self.scalar(f"{group}/{name}", value, step)
+        for name, value in dict(logs).items():
+            if isinstance(value, str):
+                self.text(f"{group}/{name}", value, step)
+
+
+class _Events:
+    """An event file, opened by the first thing that is written."""
+
+    def __init__(self, directory: str) -> None:
+        try:
+            from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2  # noqa: PLC0415
+            from tensorboard.plugins.text import metadata  # noqa: PLC0415
+            from tensorboard.summary.writer import event_file_writer  # noqa: PLC0415
+        except ImportError as error:
+            raise ImportError(
+                'TensorBoard needs its package: pip install "epochbus[tensorboard]"'
+            ) from error
+        self.directory = directory
+        self._event: Any = event_pb2
+        self._summary: Any = summary_pb2
+        self._tensor: Any = tensor_pb2
+        self._text_metadata: Any = metadata
+        self._open_file: Any = event_file_writer.EventFileWriter
+        self._file: Any = None
+
+    def begin_at(self, step: int) -> None:
+        """Say that a session starts here: a reader drops what earlier files have from `step` on."""
+        session = self._event.SessionLog(status=self._event.SessionLog.START)
+        self._put(self._event.Event(step=step, session_log=session))
+
+    def add(self, step: int, **value: Any) -> None:
+        """Write one value of a summary."""
+        summary = self._summary.Summary(value=[self._summary.Summary.Value(**value)])
+        self._put(self._event.Event(step=step, summary=summary))
+
+    def add_text(self, step: int, tag: str, text: str) -> None:
+        """Write a text."""
+        about = self._text_metadata.create_summary_metadata(display_name=tag, description="")
+        strings = self._tensor.TensorProto(dtype="DT_STRING", string_val=[text.encode()])
+        self.add(step, tag=tag, metadata=about, tensor=strings)
+
+    def add_image(self, step: int, tag: str, pixels: Any) -> None:
+        """Write an image."""
+        height, width, channels, raw = _bytes_of(pixels)
+        image = self._summary.Summary.Image(
+            height=height,
+            width=width,
+            colorspace=channels,
+            encoded_image_string=_png(height, width, channels, raw),
+        )
+        self.add(step, tag=tag, image=image)
+
+    def flush(self) -> None:
+        """Hand what was written to the system."""
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _put(self, event: Any) -> None:
+        if self._file is None:
+            self._file = self._open_file(self.directory, filename_suffix=f".{time.monotonic_ns()}")
+        event.wall_time = time.time()
+        self._file.add_event(event)
+
+
+def _bytes_of(pixels: Any) -> tuple[int, int, int, bytes]:
+    """Return height, width, channels and the bytes of an image."""
+    import numpy as np  # noqa: PLC0415 - comes with tensorboard
+
+    array = np.asarray(pixels)
+    if array.ndim == 2:  # noqa: PLR2004 - height and width
+        array = array[:, :, None]
+    if array.ndim != 3 or array.shape[2] not in {1, 3, 4}:  # noqa: PLR2004
+        raise ValueError(
+            f"an image is height x width, or height x width x 1, 3 or 4; not {array.shape}"
+        )
+    if array.dtype.kind == "f":
+        array = np.rint(np.clip(array, 0.0, 1.0) * 255)
+    height, width, channels = array.shape
+    return height, width, channels, array.astype(np.uint8).tobytes()
+
+
+def _png(height: int, width: int, channels: int, raw: bytes) -> bytes:
+    """Return an image's bytes as a PNG file."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        check = zlib.crc32(kind + body)
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", check)
+
+    colour = {1: 0, 3: 2, 4: 6}[channels]
+    stride = width * channels
+    rows = (b"\0" + raw[start : start + stride] for start in range(0, height * stride, stride))
+    head = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"".join(rows))) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
