@@ -1,0 +1,218 @@
+"""Which payload values a receiver asks for, decided and checked when it is connected."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Final
+
+from eventbus.errors import BindingError, nearest
+
+Receiver = Callable[..., Any]
+
+POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """What one point carries: the declared payload and the reserved names."""
+
+    point: str
+    payload: tuple[str, ...] | None
+    """The declared keys in order; None for a point that accepts any."""
+    reserved: dict[str, str] = field(default_factory=dict)
+    """Further names a receiver may ask for, and the source text that gives each."""
+    positional: bool = False
+    """Whether names that are not carried take the payload by position."""
+
+    def source(self, name: str) -> str | None:
+        """Return the source text for one name, None where it is not carried."""
+        if name in self.reserved:
+            return self.reserved[name]
+        if self.payload is not None and name in self.payload:
+            return name
+        return None
+
+    def listing(self) -> str:
+        """List all names, for messages."""
+        return ", ".join([*(self.payload or ()), *sorted(self.reserved)])
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How to call one receiver."""
+
+    arguments: str
+    """Source text of the call's arguments, in terms of the payload's names."""
+    coroutine: bool
+    """Whether calling it gives a coroutine."""
+
+
+def describe(receiver: object) -> str:
+    """Name a receiver for messages: its qualified name and where it was defined."""
+    target = inspect.unwrap(receiver) if callable(receiver) else receiver
+    while isinstance(target, functools.partial):
+        target = target.func
+    if isinstance(target, MethodType):
+        target = target.__func__
+    name = getattr(target, "__qualname__", None) or f"{type(target).__qualname__} object"
+    code = getattr(target, "__code__", None)
+    if code is None:
+        return name
+    file = code.co_filename.rpartition("/")[2].rpartition("\\")[2]
+    return f"{name} ({file}:{code.co_firstlineno})"
+
+
+def is_coroutine(receiver: Receiver) -> bool:
+    """Say whether calling ``receiver`` gives a coroutine, also for partials and objects."""
+    while isinstance(receiver, functools.partial):
+        receiver = receiver.func
+    return inspect.iscoroutinefunction(receiver) or inspect.iscoroutinefunction(
+        getattr(type(receiver), "__call__", None)
+    )
+
+
+def bind(receiver: Receiver, carried: Carried) -> Binding:
+    """Match a receiver's parameters with what a point carries.
+
+    Args:
+        receiver: any Python callable.
+        carried: the point's names.
+
+    Raises:
+        TypeError: the receiver is not callable.
+        BindingError: it has no signature, or requires what the point does not carry.
+
+    """
+    key = _signature_key(receiver)
+    if key is None:
+        return _bind(receiver, carried)
+    found = _cache.get((key, carried))
+    if found is None:
+        if len(_cache) >= _CACHE_SIZE:
+            _cache.clear()
+        found = _cache[key, carried] = _bind(receiver, carried)
+    return found
+
+
+_CACHE_SIZE: Final = 1024
+_cache: dict[tuple[object, Carried], Binding] = {}
+
+
+def _signature_key(receiver: Receiver) -> object | None:
+    """Return what decides a plain function's or method's signature, None for all else."""
+    kind = type(receiver)
+    if kind is MethodType:
+        function = receiver.__func__
+    elif kind is FunctionType:
+        function = receiver
+    else:
+        return None
+    if type(function) is not FunctionType or function.__dict__:
+        return None  # __wrapped__ and __signature__ live there
+    keywords = function.__kwdefaults__
+    return (
+        kind,
+        function.__code__,
+        len(function.__defaults__ or ()),
+        frozenset(keywords) if keywords else None,
+    )
+
+
+def _bind(receiver: Receiver, carried: Carried) -> Binding:
+    parameters = _parameters(receiver, carried)
+    if carried.payload is None:
+        arguments = _open_arguments(receiver, parameters, carried)
+    else:
+        arguments = _declared_arguments(receiver, parameters, carried, carried.payload)
+    return Binding(arguments, is_coroutine(receiver))
+
+
+def _parameters(receiver: Receiver, carried: Carried) -> list[inspect.Parameter]:
+    if not callable(receiver):
+        msg = f"a receiver of {carried.point!r} must be callable, not {receiver!r}"
+        raise TypeError(msg)
+    try:
+        if isinstance(receiver, BuiltinFunctionType):
+            raise ValueError  # noqa: TRY301 -- their names mean nothing to a payload
+        parameters = list(inspect.signature(receiver).parameters.values())
+    except ValueError:
+        msg = (
+            f"{receiver!r} is built in and has no parameter names to take {carried.point!r} by: "
+            f"wrap it, as in `lambda {(carried.payload or ('value',))[0]}: ...`"
+        )
+        raise BindingError(msg) from None
+    bound: set[str] = set()
+    partial = receiver
+    while isinstance(partial, functools.partial):
+        bound |= partial.keywords.keys()
+        partial = partial.func
+    return [p for p in parameters if p.name not in bound]
+
+
+def _declared_arguments(
+    receiver: Receiver,
+    parameters: list[inspect.Parameter],
+    carried: Carried,
+    payload: tuple[str, ...],
+) -> str:
+    arguments: list[str] = []
+    keywords: list[str] = []
+    taken: set[str] = set()
+    place = 0  # among the payload, for those bound by position
+    for parameter in parameters:
+        name = parameter.name
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            continue
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            keywords += [f"{key}={key}" for key in payload if key not in taken]
+            continue
+        source = carried.source(name)
+        if source is None and carried.positional and place < len(payload):
+            if parameter.kind in POSITIONAL and payload[place] not in taken:
+                source = payload[place]
+        if source is None:
+            if parameter.default is inspect.Parameter.empty:
+                msg = (
+                    f"{describe(receiver)} requires {name!r}, which {carried.point!r} does not "
+                    f"carry; it carries {carried.listing()}"
+                    f"{nearest(name, [*payload, *carried.reserved])}"
+                )
+                raise BindingError(msg)
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+                break
+            place += 1
+            continue
+        place += 1
+        taken.add(source)
+        by_position = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+        if by_position and len(arguments) == parameters.index(parameter):
+            arguments.append(source)
+        else:
+            keywords.append(f"{name}={source}")
+    return ", ".join(arguments + keywords)
+
+
+def _open_arguments(
+    receiver: Receiver, parameters: list[inspect.Parameter], carried: Carried
+) -> str:
+    names: list[str] = []
+    rest = False
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            rest = True
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            msg = (
+                f"{describe(receiver)} takes {parameter.name!r} by position only, but the payload "
+                f"of {carried.point!r} is not declared and has no order"
+            )
+            raise BindingError(msg)
+        elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL:
+            names.append(parameter.name)
+    reserved = [f"{n!r}: {carried.reserved[n]}" for n in names if n in carried.reserved]
+    chosen = tuple(n for n in names if n not in carried.reserved)
+    picked = "payload" if rest else f"_pick(payload, {chosen!r})"
+    return f"**{picked}, **{{{', '.join(reserved)}}}" if reserved else f"**{picked}"

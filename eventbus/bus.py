@@ -1,0 +1,505 @@
+"""Bus: a namespace of signals with their subscriptions."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from keyword import iskeyword
+from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
+
+from blinker import ANY
+
+from eventbus.attach import calling_frame, in_class_body, mark, wanted
+from eventbus.background import Workers
+from eventbus.binding import Receiver
+from eventbus.errors import UnknownPointError, nearest
+from eventbus.options import Options, check_names, subscribe
+from eventbus.order import Order
+from eventbus.plan import Guard
+from eventbus.report import render
+from eventbus.signal import Signal
+from eventbus.subscription import Subscription, SubscriptionGroup
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Handle = Subscription | SubscriptionGroup
+
+
+class _Pattern(NamedTuple):
+    """A catch-all: connected to the points it matches, also to those declared later."""
+
+    pattern: str
+    receiver: Receiver
+    options: Options
+    group: SubscriptionGroup
+
+
+class Bus:
+    """A namespace of signals, each a declared point, with their subscriptions.
+
+    Args:
+        open: declare a point, with any payload, when its name is first used.
+        sender: a further name, beside ``sender``, by which receivers ask for the sender.
+
+    """
+
+    def __init__(self, *, open: bool = False, sender: str | None = None) -> None:  # noqa: A002
+        self._open = open
+        self._sender_name = sender
+        self._signals: dict[str, Signal] = {}
+        self._aliases: dict[str, str] = {}
+        self._guard = Guard()
+        self._workers = Workers()
+        self._patterns: list[_Pattern] = []
+        self._pattern_senders: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._local = threading.local()
+        self._profiling = 0
+
+    # -- points
+
+    def declare(
+        self,
+        name: str,
+        payload: Iterable[str] | None = (),
+        *,
+        count: str | None = None,
+        aliases: Iterable[str] = (),
+        doc: str = "",
+        awaited: bool = False,
+    ) -> Signal:
+        """Add a point and return its signal.
+
+        Args:
+            name: its name, without ``on_``.
+            payload: the keys that each send carries, all of them; None to accept any.
+            count: the key that is the point's index, which ``every=`` and the like go by;
+                added to the payload if it isn't there. Without it, sends are counted.
+            aliases: other names that mean the same.
+            doc: what the point means.
+            awaited: whether it is sent with ``send_async``, so that receivers may be
+                coroutine functions.
+
+        Raises:
+            ValueError: the name or an alias is taken, or a key is no usable name.
+
+        """
+        keys = None if payload is None else tuple(payload)
+        if isinstance(payload, str):
+            msg = f"payload must be several keys, not the one str {payload!r}"
+            raise TypeError(msg)
+        if keys is not None and count is not None and count not in keys:
+            keys = (*keys, count)
+        self._check_keys(name, keys or ())
+        with self._guard:
+            for each in (name, *aliases):
+                if self._canonical(each) is not None or not each:
+                    msg = f"the point {each!r} is declared already"
+                    raise ValueError(msg)
+            signal = self._signals[name] = Signal(
+                name,
+                doc or None,
+                payload=keys,
+                index=count,
+                sender_name=self._sender_name,
+                awaited=awaited,
+                guard=self._guard,
+            )
+            self._aliases |= dict.fromkeys(aliases, name)
+        if self._profiling:
+            signal.time_calls(timed=True)
+        self._extend(signal)
+        return signal
+
+    def _check_keys(self, name: str, keys: tuple[str, ...]) -> None:
+        if not isinstance(name, str) or not name or "*" in name:
+            msg = f"a point's name must be a non-empty str without '*', not {name!r}"
+            raise ValueError(msg)
+        reserved = {"sender", "signal", self._sender_name}
+        for key in keys:
+            if not key.isidentifier() or iskeyword(key) or key.startswith("_"):
+                msg = f"payload key {key!r} of {name!r} must be an identifier without leading '_'"
+                raise ValueError(msg)
+            if key in reserved:
+                msg = f"payload key {key!r} of {name!r} is reserved: any receiver may ask for it"
+                raise ValueError(msg)
+        if len(set(keys)) != len(keys):
+            msg = f"the payload of {name!r} has a key twice: {', '.join(keys)}"
+            raise ValueError(msg)
+
+    def _canonical(self, name: str) -> str | None:
+        """Return the name that a name, an alias or their ``on_`` form stands for."""
+        for each in (name, name.removeprefix("on_")):
+            if each in self._signals:
+                return each
+            if each in self._aliases:
+                return self._aliases[each]
+        return None
+
+    def signal(self, name: str) -> Signal:
+        """Return the signal of a point, by its name, an alias, or either with ``on_``.
+
+        Raises:
+            UnknownPointError: there is none, and the bus is not open.
+
+        """
+        found = self._signals.get(name)
+        if found is not None:
+            return found
+        canonical = self._canonical(name) if isinstance(name, str) else None
+        if canonical is None:
+            if self._open and isinstance(name, str) and "*" not in name:
+                try:
+                    return self.declare(name, None)
+                except ValueError:
+                    if name in self._signals:  # another thread was first
+                        return self._signals[name]
+                    raise
+            hint = nearest(str(name).removeprefix("on_"), self.names)
+            msg = f"there is no point {name!r}{hint}"
+            raise UnknownPointError(msg)
+        return self._signals[canonical]
+
+    @property
+    def points(self) -> tuple[str, ...]:
+        """The names of all points, in the order of their declaration."""
+        return tuple(self._signals)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all points and their aliases."""
+        return (*self._signals, *self._aliases)
+
+    def __contains__(self, name: object) -> bool:
+        """Say whether a name, an alias, or either with ``on_``, is a point."""
+        return isinstance(name, str) and self._canonical(name) is not None
+
+    # -- connecting
+
+    def on(self, *points: str, **options: Unpack[Options]) -> Callable[[F], F]:
+        """Connect the decorated function; in the body of a class, mark it for ``attach``.
+
+        Args:
+            points: names, or patterns such as ``"*"`` and ``"test_*"``.
+            options: see `eventbus.options.Options`.
+
+        Raises:
+            UnknownPointError: a name is no point.
+            BindingError, DuplicateError, OrderError, TypeError, ValueError: as ``connect``.
+
+        """
+        check_names(options)
+        self._check_points(points)
+        in_class = in_class_body(calling_frame())
+
+        def decorate(receiver: F) -> F:
+            if in_class:
+                mark(receiver, points, options)
+            else:
+                self._replace_rerun(points, receiver)
+                self.connect(points, receiver, **options)
+            return receiver
+
+        return decorate
+
+    def connect(
+        self, points: str | Iterable[str], receiver: Receiver, **options: Unpack[Options]
+    ) -> Handle:
+        """Connect a receiver, which is called with what its signature names.
+
+        Args:
+            points: a name, several, or patterns such as ``"test_*"``.
+            receiver: held strongly unless ``weak=True``.
+            options: see `eventbus.options.Options`.
+
+        Returns:
+            The Subscription; a SubscriptionGroup for several points or a pattern.
+
+        Raises:
+            UnknownPointError: a name is no point.
+            BindingError: the receiver requires what a point does not carry.
+            DuplicateError: it is connected there already and ``again`` is not set.
+            OrderError: ``after`` and ``before`` close a cycle.
+            TypeError, ValueError: an option is wrong.
+
+        """
+        if type(points) is str and "*" not in points:
+            return self._settle(subscribe(self.signal(points), receiver, options, workers=self._workers))
+        return self._connect_several(self._check_points(points), receiver, options)
+
+    def _connect_several(
+        self,
+        points: tuple[str, ...],
+        receiver: Receiver,
+        options: Options,
+        *,
+        by_position: bool = False,
+    ) -> SubscriptionGroup:
+        if options.get("weak") and any("*" in point for point in points):
+            msg = "a receiver connected by pattern is held for points yet to come: not weakly"
+            raise ValueError(msg)
+        group = SubscriptionGroup()
+        try:
+            for signal in self._matching(points):
+                made = subscribe(
+                    signal, receiver, options, workers=self._workers, by_position=by_position
+                )
+                group.add(self._settle(made))
+        except BaseException:
+            group.disconnect()
+            raise
+        for pattern in points:
+            if "*" in pattern:
+                self._remember(_Pattern(pattern, receiver, options, group))
+        return group
+
+    def _settle(self, subscription: Subscription) -> Subscription:
+        for scope in getattr(self._local, "scopes", ()):
+            scope.append(subscription)
+        return subscription
+
+    def _check_points(self, points: str | Iterable[str]) -> tuple[str, ...]:
+        names = (points,) if isinstance(points, str) else tuple(points)
+        if not names:
+            msg = "name at least one point"
+            raise TypeError(msg)
+        for name in names:
+            if not isinstance(name, str):
+                msg = f"a point is named by a str, not {name!r}"
+                raise TypeError(msg)
+            if "*" not in name:
+                self.signal(name)
+            elif "*" in name[:-1]:
+                msg = f"{name!r}: a pattern is '*' or a prefix with one '*' at its end"
+                raise ValueError(msg)
+        return names
+
+    def _matching(self, points: tuple[str, ...]) -> list[Signal]:
+        found: dict[str, Signal] = {}
+        for name in points:
+            if "*" in name:
+                pattern = name.removeprefix("on_")
+                found |= {n: s for n, s in self._signals.items() if fnmatchcase(n, pattern)}
+            else:
+                signal = self.signal(name)
+                found[signal.name] = signal
+        return list(found.values())
+
+    def _remember(self, pattern: _Pattern) -> None:
+        """Keep a pattern for points declared later, where its sender keeps what is its own."""
+        sender = pattern.options.get("sender")
+        keeper = getattr(sender, "__emitters__", None)
+        if isinstance(keeper, dict):
+            keeper.setdefault(self, []).append(pattern)
+            self._pattern_senders.add(sender)
+        else:
+            self._patterns.append(pattern)
+
+    def _extend(self, signal: Signal) -> None:
+        """Connect the patterns that match a point declared just now."""
+        self._patterns = [p for p in self._patterns if not p.group.ended]
+        local = (p for s in tuple(self._pattern_senders) for p in s.__emitters__.get(self, ()))
+        for pattern, receiver, options, group in (*self._patterns, *local):
+            if not group.ended and fnmatchcase(signal.name, pattern.removeprefix("on_")):
+                if not any(s.point == signal.name for s in group):
+                    group.add(subscribe(signal, receiver, options, workers=self._workers))
+
+    def _replace_rerun(self, points: tuple[str, ...], receiver: Receiver) -> None:
+        """Where a notebook's cell is run again, let its functions replace their former selves."""
+        interactive = hasattr(sys, "ps1") or hasattr(builtins, "__IPYTHON__")
+        name = getattr(receiver, "__qualname__", "<")
+        if not interactive or "<" in name or getattr(receiver, "__module__", "") != "__main__":
+            return
+        for signal in self._matching(points):
+            for subscription in signal.own:
+                old = subscription.receiver
+                if (
+                    old is not receiver
+                    and getattr(old, "__qualname__", None) == name
+                    and getattr(old, "__module__", None) == "__main__"
+                ):
+                    subscription.disconnect()
+
+    def attach(self, owner: object, **options: Unpack[Options]) -> SubscriptionGroup:
+        """Connect an object's methods: those marked by ``@on``, and those named ``on_<point>``.
+
+        The latter may name their parameters freely: what is not in the payload binds by
+        position, in the payload's order. Methods of a base class that do nothing are left
+        out. A ``priority`` and a ``name`` that the object has hold for its subscriptions.
+
+        Args:
+            owner: any object.
+            options: for all of its subscriptions; they override the object's and the marks'.
+
+        Returns:
+            One handle for all. Either all are connected or, when one can't be, none.
+
+        Raises:
+            TypeError: it has nothing to connect, or an ``on_...`` method that names no point.
+            BindingError, DuplicateError, OrderError, ValueError: as ``connect``.
+
+        """
+        check_names(options)
+        defaults: Options = {"name": type(owner).__name__}
+        for key in ("priority", "name"):
+            value = getattr(owner, key, None)
+            if isinstance(value, str | int) and not isinstance(owner, type):
+                defaults[key] = value  # type: ignore[literal-required]
+        group = SubscriptionGroup()
+        try:
+            for points, method, marked, by_position in wanted(self, owner):
+                merged: Options = {**defaults, **marked, **options}  # type: ignore[typeddict-item]
+                for made in self._connect_several(points, method, merged, by_position=by_position):
+                    group.add(made)
+        except BaseException:
+            group.disconnect()
+            raise
+        if not len(group):
+            msg = (
+                f"{owner!r} has nothing to attach: no method marked by @on, and none named "
+                "on_<point>, such as on_" + ", on_".join(self.points[:3])
+            )
+            raise TypeError(msg)
+        return group
+
+    def disconnect(
+        self,
+        receiver: Receiver,
+        points: str | Iterable[str] = "*",
+        sender: object = ANY,
+    ) -> None:
+        """Disconnect a receiver from points, by default from all, and from all senders.
+
+        Raises:
+            ValueError: it is connected to none of them.
+
+        """
+        found = False
+        for signal in self._matching(self._check_points(points)):
+            for subscription in signal.find_all(receiver, sender):
+                subscription.disconnect()
+                found = True
+        if not found:
+            msg = f"{receiver!r} is not connected to {points!r}"
+            raise ValueError(msg)
+
+    @contextmanager
+    def connected(
+        self, points: str | Iterable[str], receiver: Receiver, **options: Unpack[Options]
+    ) -> Iterator[Handle]:
+        """Connect a receiver inside a ``with`` block; takes what ``connect`` takes."""
+        handle = self.connect(points, receiver, **options)
+        try:
+            yield handle
+        finally:
+            handle.disconnect()
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Disconnect, at the end of a ``with`` block, all that this thread connected in it."""
+        scopes: list[list[Subscription]] = self._local.__dict__.setdefault("scopes", [])
+        mine: list[Subscription] = []
+        scopes.append(mine)
+        try:
+            yield
+        finally:
+            scopes[:] = [s for s in scopes if s is not mine]
+            for subscription in reversed(mine):
+                subscription.disconnect()
+
+    # -- sending
+
+    def send(
+        self, point: str, sender: object = None, /, **payload: object
+    ) -> list[tuple[Receiver, Any]]:
+        """Send a point and return blinker's list of (receiver, value).
+
+        Raises:
+            UnknownPointError: there is no such point.
+            TypeError: a declared key is missing from the payload or one is too many.
+
+        """
+        return self.signal(point).send(sender, **payload)
+
+    async def send_async(
+        self, point: str, sender: object = None, /, **payload: object
+    ) -> list[tuple[Receiver, Any]]:
+        """Send a point, awaiting coroutine functions in their turn; returns as ``send``."""
+        return await self.signal(point).send_async(sender, **payload)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until background receivers have handled all that was sent.
+
+        Args:
+            timeout: seconds to wait; None for no limit.
+
+        Raises:
+            TimeoutError: they had not by then.
+            BaseException: what a background receiver raised; a group if several did.
+
+        """
+        self._workers.flush(timeout)
+
+    # -- looking
+
+    def subscriptions(
+        self, point: str | None = None, sender: object = ANY
+    ) -> tuple[Subscription, ...]:
+        """Return the subscriptions of a point, or of all, in the order in which they run.
+
+        Args:
+            point: None for every point.
+            sender: only those that hear this sender.
+
+        """
+        signals = self._signals.values() if point is None else [self.signal(point)]
+        return tuple(s for signal in tuple(signals) for s in signal.subscriptions(sender))
+
+    def order(self, point: str, sender: object = ANY) -> Order:
+        """Return who runs when at a point, and why; printing it draws a table."""
+        return Order(self.subscriptions(point, sender))
+
+    @contextmanager
+    def profile(self) -> Iterator[None]:
+        """Count and time every receiver's calls inside a ``with`` block; see ``report``."""
+        self._profile(1)
+        try:
+            yield
+        finally:
+            self._profile(-1)
+
+    def _profile(self, by: int) -> None:
+        with self._guard:
+            before = self._profiling
+            self._profiling += by
+        if bool(before) != bool(self._profiling):
+            for signal in tuple(self._signals.values()):
+                signal.time_calls(timed=bool(self._profiling))
+
+    def report(self) -> str:
+        """Render what each subscription cost while ``profile`` was on, dearest first."""
+        return render(self.subscriptions())
+
+    def __repr__(self) -> str:
+        """Show how many points and subscriptions there are."""
+        return f"<Bus: {len(self._signals)} points, {len(self.subscriptions())} subscriptions>"
+
+    def __copy__(self) -> NoReturn:
+        """Refuse: a copy would share the connections, but not their handles."""
+        self.__reduce__()
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        """Refuse: see ``__copy__``."""
+        self.__reduce__()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickling: connections belong to the process that made them."""
+        msg = (
+            "a Bus cannot be copied or pickled: its connections, locks and workers belong to this "
+            "process; make a new Bus and declare the points on it"
+        )
+        raise TypeError(msg)

@@ -1,0 +1,476 @@
+"""Signal: a blinker NamedSignal with declared payload and ordered subscriptions."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from types import CellType
+from typing import Any, NoReturn, TypeVar
+
+import blinker
+from blinker import ANY
+
+from eventbus.binding import Carried, Receiver, is_coroutine
+from eventbus.codegen import ASYNC, RESULTS, Door, Form, shape
+from eventbus.order import arranged
+from eventbus.plan import Emitter, Function, Guard, Home, assemble, identity_of, weakly
+from eventbus.subscription import Subscription
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class SenderRef(weakref.ref[Any]):
+    """A weak reference to a sender that has its emitter released when it dies."""
+
+    __slots__ = ("key", "signal")
+    key: object
+    signal: weakref.ref[Signal]
+
+
+def _sender_died(reference: SenderRef) -> None:
+    signal = reference.signal()
+    if signal is not None:
+        signal.forget_sender(reference.key)
+
+
+def sender_key(sender: object) -> object:
+    """Return what tells senders apart: the value of a str, an int or None, else the identity."""
+    if sender is None or isinstance(sender, str):
+        return sender
+    if isinstance(sender, int):
+        return "int", int(sender)
+    return id(sender)
+
+
+class Signal(blinker.NamedSignal, Home):
+    """A named signal: blinker's, with an order, a declared payload and a hot door.
+
+    Blinker's own methods keep blinker's calling convention, ``receiver(sender, **payload)``,
+    and its defaults (weak, idempotent). ``Bus.connect`` adds subscriptions that take the
+    payload by name.
+
+    Args:
+        name: the point's name.
+        doc: what the point means.
+        payload: the keys it always carries, in order; None to accept any.
+        index: the payload key that is the point's own index, for ``every=`` and the like.
+        sender_name: a further name, beside ``sender``, by which receivers ask for the sender.
+        awaited: whether it is sent with ``send_async`` only, so that coroutine functions
+            may be connected.
+        guard: the lock shared with the other signals of a bus.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        doc: str | None = None,
+        *,
+        payload: tuple[str, ...] | None = None,
+        index: str | None = None,
+        sender_name: str | None = None,
+        awaited: bool = False,
+        guard: Guard | None = None,
+    ) -> None:
+        super().__init__(name, doc)
+        del self.receivers, self._by_receiver, self._by_sender, self._weak_senders  # ours differ
+        reserved = {"sender": "sender", "signal": repr(name)}
+        if sender_name is not None:
+            reserved[sender_name] = "sender"
+        self.carried = Carried(name, payload, reserved)
+        """What receivers may ask for."""
+        self.by_position = Carried(name, payload, reserved, positional=True)
+        self.form = Form(name, payload, index, timed=False)
+        self.awaited = awaited
+        """Whether coroutine functions may be connected by name."""
+        self.guard = guard or Guard()
+        self.version = 0
+        """Counts changes, so that a plan made meanwhile is known to be stale."""
+        arguments = ["**payload"] if payload is None else [f"{key}={key}" for key in payload]
+        self._plain_arguments = ", ".join(["sender", *arguments])
+        self._mutes = 0
+        self._own = ()
+        self._ids = {}
+        self._doors: dict[Door, Function] = {}
+        self._context = {"_depth": CellType(0), "_sender_of": CellType(lambda: None)}
+        self._emitters: weakref.WeakValueDictionary[object, Emitter] = (
+            weakref.WeakValueDictionary()
+        )
+        self._kept: dict[object, Emitter] = {}
+
+    # -- blinker's side
+
+    @property
+    def payload(self) -> tuple[str, ...] | None:
+        """The keys that every send carries; None where any are accepted."""
+        return self.form.payload
+
+    @property
+    def index(self) -> str | None:
+        """The payload key that is the point's own index; None if it has none."""
+        return self.form.index
+
+    @property  # type: ignore[override]
+    def receivers(self) -> dict[object, Receiver]:
+        """The connected receivers by identity; its truth value says whether there are any."""
+        every = [*self._own, *(s for e in self._senders() for s in e.own)]
+        return {identity_of(r): r for s in every if (r := s.receiver) is not None}
+
+    @receivers.setter
+    def receivers(self, value: object) -> None:
+        """Let blinker's constructor set what we keep otherwise."""
+
+    @receivers.deleter
+    def receivers(self) -> None:
+        """See the setter."""
+
+    @property  # type: ignore[override]
+    def is_muted(self) -> bool:
+        """Whether the signal is silent."""
+        return self._mutes > 0
+
+    @is_muted.setter
+    def is_muted(self, value: bool) -> None:
+        self._mutes = int(value)
+
+    @cached_property
+    def receiver_connected(self) -> Signal:
+        """Sent after a receiver connects, with ``receiver``, ``sender`` and ``weak``."""
+        return Signal("receiver_connected")
+
+    @cached_property
+    def receiver_disconnected(self) -> Signal:
+        """Sent after ``disconnect`` was called, with ``receiver`` and ``sender``."""
+        return Signal("receiver_disconnected")
+
+    def connect(self, receiver: F, sender: object = ANY, weak: bool = True) -> F:  # noqa: FBT001, FBT002 -- blinker's
+        """Connect as blinker does: ``receiver(sender, **payload)``, weakly, once.
+
+        Connecting again changes nothing, except that ``weak=False`` makes it strong.
+
+        Raises:
+            TypeError: the receiver is not callable, or the sender can't be told apart safely.
+
+        """
+        if not callable(receiver):
+            msg = f"a receiver of {self.name!r} must be callable, not {receiver!r}"
+            raise TypeError(msg)
+        home = self.home_for(sender)
+        with self.guard:
+            there = next((s for s in home.find(receiver) if s.shape.plain), None)
+            if there is not None and there.weak and not weak:
+                there.end()
+                home._take_out((there,), identity_of(receiver))
+                there = None
+            if there is None:
+                added = Subscription(
+                    receiver,
+                    self.name,
+                    shape(
+                        self._plain_arguments,
+                        weak=weak_kind(receiver) if weak else "",
+                        coroutine=is_coroutine(receiver),
+                        plain=True,
+                    ),
+                    weak=weak,
+                )
+                self.settle(added, home, receiver)
+        if there is None:
+            self.announce(added, receiver, sender, weak=weak)
+        return receiver
+
+    def disconnect(self, receiver: Callable[..., Any], sender: object = ANY) -> None:
+        """Disconnect a receiver from ``sender``, or from everything it is connected to here.
+
+        Raises:
+            ValueError: ``sender`` is given, but the receiver is connected to any sender.
+
+        """
+        found = self.find_all(receiver, sender)
+        if not found and any(self.find(receiver)):
+            msg = (
+                f"{receiver!r} is connected to {self.name!r} for any sender and would still "
+                f"hear {sender!r}; disconnect it without a sender"
+            )
+            raise ValueError(msg)
+        for subscription in found:
+            subscription.disconnect()
+        if "receiver_disconnected" in self.__dict__:
+            self.receiver_disconnected.send(self, receiver=receiver, sender=sender)
+
+    @contextmanager
+    def connected_to(self, receiver: Callable[..., Any], sender: object = ANY) -> Iterator[None]:
+        """Connect a receiver inside a ``with`` block; one that was connected before stays."""
+        home = self.home_for(sender)
+        before = any(s.shape.plain for s in home.find(receiver))
+        self.connect(receiver, sender, weak=before)
+        try:
+            yield
+        finally:
+            if not before:
+                for subscription in tuple(home.find(receiver)):
+                    if subscription.shape.plain:
+                        subscription.disconnect()
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Silence the signal, in all threads, inside a ``with`` block; blocks nest."""
+        self._mute(1)
+        try:
+            yield
+        finally:
+            self._mute(-1)
+
+    def _mute(self, by: int) -> None:
+        with self.guard:
+            self._mutes += by
+            self.changed()
+
+    def send(  # type: ignore[override]
+        self, sender: object = None, /, **payload: Any
+    ) -> list[tuple[Receiver, Any]]:
+        """Call every receiver that listens to ``sender`` and return (receiver, value) pairs.
+
+        Raises:
+            TypeError: a declared key is missing from the payload or one is too many.
+            RuntimeError: a coroutine function is connected and no ``_async_wrapper`` given.
+
+        """
+        return self.home_of(sender).door(RESULTS)(sender, **payload)  # type: ignore[no-any-return]
+
+    async def send_async(  # type: ignore[override]
+        self, sender: object = None, /, **payload: Any
+    ) -> list[tuple[Receiver, Any]]:
+        """Call, and where it is a coroutine function await, every receiver in order.
+
+        A plain function connected by blinker's ``connect`` needs a ``_sync_wrapper``.
+        """
+        return await self.home_of(sender).door(ASYNC)(sender, **payload)  # type: ignore[no-any-return]
+
+    def has_receivers_for(self, sender: object) -> bool:
+        """Say whether any living receiver would hear ``sender``."""
+        return any(True for _ in self.receivers_for(sender))
+
+    def receivers_for(self, sender: object) -> Iterator[Receiver]:  # type: ignore[override]
+        """Iterate, in order, over the receivers that would hear ``sender``."""
+        emitter = None if sender is ANY else self.find_emitter(sender)
+        for subscription in self.plan_of(emitter.own if emitter is not None else ()):
+            receiver = subscription.receiver
+            if receiver is not None and subscription.active:
+                yield receiver
+
+    # -- the hot door
+
+    def emitter(self, sender: object) -> Emitter:
+        """Return the emitter for one sender, the same as long as it lives.
+
+        Args:
+            sender: held weakly; a str, an int or None stands for its value.
+
+        Raises:
+            TypeError: the sender can be neither weakly held nor safely compared.
+
+        """
+        with self.guard:
+            return self._emitter(sender)
+
+    def _emitter(self, sender: object) -> Emitter:
+        found = self.find_emitter(sender)
+        if found is not None:
+            return found
+        key = sender_key(sender)
+        if isinstance(key, int):
+            sender_of: Callable[[], object] = self._reference(sender, key)
+        else:
+            sender_of = lambda: sender  # noqa: E731 -- a value, not an object to be held
+        emitter = self._emitters[key] = Emitter(self, key, sender_of)
+        keeper = getattr(sender, "__emitters__", None)
+        if isinstance(keeper, dict):
+            keeper[self] = emitter  # what is connected to it alone shall die with it
+        return emitter
+
+    def _reference(self, sender: object, key: object) -> SenderRef:
+        try:
+            reference = SenderRef(sender, _sender_died)
+        except TypeError:
+            msg = (
+                f"{sender!r} cannot be a sender to connect to: a {type(sender).__name__} can be "
+                "neither weakly held nor safely compared; use a str, an int, or an object"
+            )
+            raise TypeError(msg) from None
+        reference.key = key
+        reference.signal = weakref.ref(self)
+        return reference
+
+    def find_emitter(self, sender: object) -> Emitter | None:
+        """Return the emitter of a sender if there is one; never another sender's."""
+        emitter = self._emitters.get(sender_key(sender))
+        if emitter is None:
+            return None
+        owner = emitter.sender_of()
+        return emitter if owner is sender or not isinstance(emitter.key, int) else None
+
+    def home_of(self, sender: object) -> Emitter | Signal:
+        """Return the home whose plan serves a send by ``sender``."""
+        if not self._emitters:
+            return self
+        return self.find_emitter(sender) or self
+
+    def home_for(self, sender: object) -> Home:
+        """Return the home in which a subscription to ``sender`` has to live."""
+        return self if sender is ANY else self.emitter(sender)
+
+    # -- what is connected
+
+    @property
+    def audible(self) -> bool:
+        """Whether sends reach anybody, that is, the signal is not muted."""
+        return not self._mutes
+
+    def plan_of(self, own: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
+        """Return who hears a sender that has these subscriptions of its own, in order."""
+        if self._mutes:
+            return ()
+        if not own:
+            return arranged(self._own)
+        # blinker calls a receiver once, though connected both for any and for this sender
+        heard = {identity_of(s.receiver) for s in self._own if s.shape.plain}
+        rest = [s for s in own if not (s.shape.plain and identity_of(s.receiver) in heard)]
+        return arranged([*self._own, *rest])
+
+    def subscriptions(self, sender: object = ANY) -> tuple[Subscription, ...]:
+        """Return who hears ``sender`` in order; by default all subscriptions, whoever sends."""
+        if sender is ANY:
+            return arranged([*self._own, *(s for e in self._senders() for s in e.own)])
+        emitter = self.find_emitter(sender)
+        return self.plan_of(emitter.own if emitter is not None else ())
+
+    def find_all(self, receiver: object, sender: object = ANY) -> tuple[Subscription, ...]:
+        """Find the subscriptions of a receiver, to one sender or by default to any and all."""
+        if sender is ANY:
+            homes: list[Home] = [self, *self._senders()]
+        else:
+            emitter = self.find_emitter(sender)
+            homes = [] if emitter is None else [emitter]
+        return tuple(s for home in homes for s in home.find(receiver))
+
+    def settle(self, subscription: Subscription, home: Home, receiver: Receiver) -> None:
+        """Take in a new subscription; the guard must be held.
+
+        Raises:
+            OrderError: it closes a cycle.
+
+        """
+        if subscription.after or subscription.before or any(
+            s.after or s.before for s in (*self._own, *home.own)
+        ):
+            self._check_order(subscription, home)
+        if isinstance(home, Emitter):
+            subscription.settle(weakref.ref(home))
+            home.put(subscription, identity_of(receiver))
+            self._keep(home)
+        else:
+            subscription.settle(weakref.ref(self))
+            self.put(subscription, identity_of(receiver))
+
+    def _check_order(self, subscription: Subscription, home: Home) -> None:
+        if home is not self:
+            arranged([*self._own, *home.own, subscription])
+            return
+        arranged([*self._own, subscription])
+        for emitter in self._senders():
+            arranged([*self._own, *emitter.own, subscription])
+
+    def announce(
+        self, subscription: Subscription, receiver: Receiver, sender: object, *, weak: bool
+    ) -> None:
+        """Tell the watchers of ``receiver_connected``; one that raises undoes the connection."""
+        if "receiver_connected" not in self.__dict__:
+            return
+        try:
+            self.receiver_connected.send(self, receiver=receiver, sender=sender, weak=weak)
+        except BaseException:
+            subscription.disconnect()
+            raise
+
+    def time_calls(self, timed: bool) -> None:  # noqa: FBT001 -- a switch
+        """Count and time the calls of receivers, or stop doing so."""
+        with self.guard:
+            self.form = self.form._replace(timed=timed)
+            self.changed()
+
+    def door(self, door: Door) -> Function:
+        """Return the function that sends for senders without subscriptions of their own."""
+        function = self._doors.get(door)
+        if function is None:
+            version = self.version
+            function = assemble(
+                self.form, door, self.plan_of(()), self._context, weakly(self._drop_doors)
+            )
+            self._doors[door] = function
+            if self.version != version:
+                self._doors.clear()
+        return function
+
+    def _drop_doors(self) -> None:
+        self._doors.clear()
+
+    def changed(self) -> None:
+        """Drop all plans; the guard must be held."""
+        self.version += 1
+        self._doors.clear()
+        for emitter in self._senders():
+            emitter.stale()
+
+    def _senders(self) -> list[Emitter]:
+        return list(self._emitters.values())
+
+    def _keep(self, emitter: Emitter) -> None:
+        """Keep an emitter that has subscriptions alive, unless its sender does."""
+        sender = emitter.sender_of()
+        if not isinstance(getattr(sender, "__emitters__", None), dict):
+            self._kept[emitter.key] = emitter
+
+    def release(self, emitter: Emitter) -> None:
+        """Let go of an emitter that has no subscriptions left."""
+        with self.guard:
+            if not emitter.own and self._kept.get(emitter.key) is emitter:
+                del self._kept[emitter.key]
+
+    def forget_sender(self, key: object) -> None:
+        """Drop what was connected to a sender that died."""
+        emitter = self._kept.get(key)
+        if emitter is not None and emitter.sender_of() is None:
+            self._kept.pop(key, None)
+            for subscription in emitter.own:
+                subscription.end()
+
+    def __copy__(self) -> NoReturn:
+        """Refuse: a copy would share the connections, but not their handles."""
+        self.__reduce__()
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        """Refuse: see ``__copy__``."""
+        self.__reduce__()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickling: connections belong to the process that made them."""
+        msg = (
+            f"signal {self.name!r} cannot be copied or pickled: its receivers and handles belong "
+            "to this bus; declare the point on another Bus instead"
+        )
+        raise TypeError(msg)
+
+
+def weak_kind(receiver: Receiver) -> str:
+    """Return how a receiver can be held weakly: "method" or "function".
+
+    Raises:
+        TypeError: it can't.
+
+    """
+    if hasattr(receiver, "__func__") and hasattr(receiver, "__self__"):
+        return "method"
+    return "function"
