@@ -45,7 +45,8 @@ FILE: Final = "<eventbus plan"
 INDEX: Final = "_index"
 
 
-class Door(NamedTuple):
+@dataclass(frozen=True, eq=False, slots=True)
+class Door:
     """One way of sending, for which code is generated."""
 
     name: str
@@ -57,6 +58,8 @@ class Door(NamedTuple):
 HOT: Final = Door("hot", results=False)
 PIECE: Final = Door("piece", results=False)
 RESULTS: Final = Door("results", results=True)
+SEND: Final = Door("send", results=True)
+"""As RESULTS, for senders without subscriptions of their own; it hands on the others."""
 ASYNC: Final = Door("async", results=True, awaits=True)
 
 
@@ -67,6 +70,7 @@ class Shape:
     arguments: str
     weak: str = ""
     """"function" or "method" where the receiver is held weakly."""
+    coroutine: bool = False
     every: int | None = None
     start: int | None = None
     stop: int | None = None
@@ -75,7 +79,6 @@ class Shape:
     """The arguments of the ``when=`` predicate."""
     once: bool = False
     errors: str = "raise"
-    coroutine: bool = False
     plain: bool = False
     """Connected by blinker's own ``connect``, with its rules for coroutines."""
     wrapped: bool = False
@@ -96,7 +99,7 @@ class Form(NamedTuple):
 
     point: str
     payload: tuple[str, ...] | None
-    index: str | None
+    counter: str | None
     """The payload key that is the point's index; None to count sends per sender."""
     timed: bool
     """Whether calls are timed for ``bus.profile()``."""
@@ -173,6 +176,9 @@ GLOBALS: Final[dict[str, Any]] = {
     "_true_depth": true_depth,
 }
 
+PLANS_OWN: Final = ("_depth", "_blame", "_sender_of", "_addressed", "_elsewhere")
+"""The variables of a plan that are not a subscription's."""
+
 _number = itertools.count(1)
 
 
@@ -184,9 +190,9 @@ def signature(form: Form, door: Door) -> str:
         payload = ", ".join(form.payload)
     if door is HOT:
         return payload
-    wrappers = {RESULTS: "_async_wrapper=None", ASYNC: "_sync_wrapper=None"}.get(door)
-    if wrappers is None:
+    if not door.results:
         return f"sender, /, {payload}"
+    wrappers = "_sync_wrapper=None" if door.awaits else "_async_wrapper=None"
     if form.payload is None:
         return f"sender, /, *, {wrappers}, {payload}"
     return f"sender, /, {payload}{', ' if payload else ''}*, {wrappers}"
@@ -197,6 +203,10 @@ def compile_plan(form: Form, door: Door, shapes: tuple[Shape, ...]) -> Compiled:
     body, owners = _body(form, door, shapes)
     name = form.point if form.point.isidentifier() and not iskeyword(form.point) else "send"
     function = [f"{'async ' * door.awaits}def {name}({signature(form, door)}):"]
+    if door is SEND:
+        payload = ["**payload"] if form.payload is None else [f"{key}={key}" for key in form.payload]
+        handed = ", ".join(["sender", "_async_wrapper=_async_wrapper", *payload])
+        function.append(f"    if id(sender) in _addressed: return _elsewhere({handed})")
     if door.results:
         function += ["    _results = []", "    _add = _results.append"]
     if shapes and not door.awaits:
@@ -250,7 +260,7 @@ def forget(compiled: Compiled) -> None:
 
 def _free_names(shapes: tuple[Shape, ...], text: str) -> dict[str, tuple[str, int]]:
     """Return the names in the text that the closure is to provide, and what they stand for."""
-    names = {name: (name, -1) for name in ("_depth", "_blame", "_sender_of")}
+    names = {name: (name, -1) for name in PLANS_OWN}
     for i in range(len(shapes)):
         names |= {f"_{kind}{i}": (kind, i) for kind in ("r", "s", "m", "n", "at", "when")}
     used = set(re.findall(r"\b_\w+", text))
@@ -263,7 +273,7 @@ def _block(form: Form, door: Door, each: Shape, i: int) -> list[str]:
     conditions = _conditions(form, each, i)
     if conditions:
         lines = [f"if {' and '.join(conditions)}:", *("    " + line for line in lines)]
-        if form.index is None:
+        if form.counter is None:
             lines.insert(0, f"{INDEX} = _n{i}(sender)")
     if each.errors != "raise":
         lines = [
@@ -276,7 +286,7 @@ def _block(form: Form, door: Door, each: Shape, i: int) -> list[str]:
 
 
 def _conditions(form: Form, each: Shape, i: int) -> list[str]:
-    index = form.index or INDEX
+    index = form.counter or INDEX
     conditions = []
     if each.start is not None and each.stop is not None:
         conditions.append(f"{each.start} <= {index} < {each.stop}")
@@ -332,7 +342,7 @@ def _adapted(door: Door, each: Shape, function: str, arguments: str) -> str:
         if each.plain:
             return f"await _awaitable(_sync_wrapper, {function})({arguments})"
     elif each.coroutine:
-        wrapper = "_async_wrapper" if door is RESULTS else "None"
+        wrapper = "_async_wrapper" if door.results else "None"
         return f"_callable({wrapper}, {function})({arguments})"
     return f"{function}({arguments})"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from blinker import ANY
 
-from eventbus.binding import Carried, Receiver, bind, describe
+from eventbus.binding import Binding, Carried, Receiver, bind, describe
 from eventbus.codegen import shape
 from eventbus.errors import BindingError, DuplicateError, nearest
 from eventbus.order import priority_number
@@ -63,7 +63,7 @@ class Options(TypedDict, total=False):
 
 
 NAMES: Final = frozenset(Options.__annotations__)
-_NO_OPTIONS: Final[dict[str, Any]] = {}
+_NO_OPTIONS: Final[Options] = {}
 
 
 def check_names(options: dict[str, Any] | Options) -> None:
@@ -78,7 +78,7 @@ def check_names(options: dict[str, Any] | Options) -> None:
 def subscribe(
     signal: Signal,
     receiver: Receiver,
-    options: Options | dict[str, Any] = _NO_OPTIONS,
+    options: Options = _NO_OPTIONS,
     *,
     workers: Workers | None = None,
     by_position: bool = False,
@@ -93,46 +93,61 @@ def subscribe(
         ValueError: an option's value is out of range.
 
     """
-    get = options.get
     binding = bind(receiver, signal.by_position if by_position else signal.carried)
-    weak = bool(get("weak"))
-    background = get("background") or False
     if binding.coroutine and not signal.awaited:
         _refuse_coroutine(signal, receiver)
+    if options:
+        made = _with_options(signal, receiver, binding, options, workers)
+        sender, again = options.get("sender", ANY), options.get("again", False)
+        home = signal.home_for(sender)
+    else:
+        made = Subscription(receiver, signal.name, shape(binding.arguments, "", binding.coroutine))
+        sender, again, home = ANY, False, signal
+    with signal.guard:
+        if not again and made.identity in home.ids:
+            _check_duplicate(signal, home, receiver, sender)
+        signal.settle(made, home)
+    signal.announce(made, receiver, sender, weak=made.weak)
+    return made
+
+
+def _with_options(
+    signal: Signal,
+    receiver: Receiver,
+    binding: Binding,
+    options: Options,
+    workers: Workers | None,
+) -> Subscription:
+    check_names(options)
+    weak = bool(options.get("weak"))
+    background = options.get("background") or False
     extra: dict[str, CellType] = {}
-    filters = _filters(signal, receiver, options, extra) if options else {}
+    filters = _filters(signal, receiver, options, extra)
     call: Delivery | None = None
     if background:
         call = _in_background(signal, receiver, background, options, workers)
         extra["call"] = CellType(call)
-    sender = get("sender", ANY)
-    home: Home = signal.home_for(sender)
-    subscription = Subscription(
+    made = Subscription(
         receiver,
         signal.name,
         shape(
             binding.arguments,
-            weak=weak_kind(receiver) if weak else "",
-            coroutine=binding.coroutine,
+            weak_kind(receiver) if weak else "",
+            binding.coroutine,
             wrapped=bool(background),
             **filters,
         ),
         weak=weak,
         call=call,
-        name=_name(get("name")),
-        priority=priority_number(get("priority")),
-        after=_names("after", get("after", ())),
-        before=_names("before", get("before", ())),
+        name=_name(options.get("name")),
+        priority=priority_number(options.get("priority")),
+        after=_names("after", options.get("after")),
+        before=_names("before", options.get("before")),
         extra=extra or None,
     )
     if call is not None:
-        call.subscription = weakref.ref(subscription)
-    with signal.guard:
-        if not get("again"):
-            _check_duplicate(signal, home, receiver, sender)
-        signal.settle(subscription, home, receiver)
-    signal.announce(subscription, receiver, sender, weak=weak)
-    return subscription
+        call.subscription = weakref.ref(made)
+    return made
 
 
 def _check_duplicate(signal: Signal, home: Home, receiver: Receiver, sender: object) -> None:
@@ -159,11 +174,10 @@ def _refuse_coroutine(signal: Signal, receiver: Receiver) -> None:
 def _filters(
     signal: Signal,
     receiver: Receiver,
-    options: Options | dict[str, Any],
+    options: Options,
     extra: dict[str, CellType],
 ) -> dict[str, Any]:
     """Check the filters and the error policy; put their values into ``extra``."""
-    check_names(options)
     found: dict[str, Any] = {}
     every = options.get("every")
     if every is not None:
@@ -252,7 +266,7 @@ def _in_background(
     signal: Signal,
     receiver: Receiver,
     background: object,
-    options: Options | dict[str, Any],
+    options: Options,
     workers: Workers | None,
 ) -> Delivery:
     if workers is None:

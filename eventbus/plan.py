@@ -6,8 +6,8 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,8 @@ from eventbus.codegen import (
     GLOBALS,
     HOT,
     PIECE,
+    RESULTS,
+    SEND,
     Compiled,
     Door,
     Form,
@@ -25,7 +27,7 @@ from eventbus.codegen import (
 )
 from eventbus.errors import ReentrancyError
 from eventbus.order import arranged
-from eventbus.subscription import Subscription
+from eventbus.subscription import Subscription, identity_of
 
 if TYPE_CHECKING:
     from eventbus.signal import Signal
@@ -142,28 +144,36 @@ class Home:
     """Where subscriptions live: a signal, for any sender, or one sender's emitter."""
 
     __slots__ = ()
-    # set by the classes that are homes
-    guard: Guard
-    _own: tuple[Subscription, ...]
-    _ids: dict[object, Subscription | tuple[Subscription, ...]]
+
+    if TYPE_CHECKING:  # the classes that are homes have them
+        guard: Guard
+        _own: tuple[Subscription, ...]
+        _ids: dict[object, Subscription | tuple[Subscription, ...]]
+
 
     @property
     def own(self) -> tuple[Subscription, ...]:
         """The subscriptions that live here, by priority and connection order."""
         return self._own
 
+    @property
+    def ids(self) -> dict[object, Subscription | tuple[Subscription, ...]]:
+        """The subscriptions by the identity of their receivers."""
+        return self._ids
+
     def changed(self) -> None:
         """Drop the plans that the change made stale."""
         raise NotImplementedError
 
-    def put(self, subscription: Subscription, identity: object) -> None:
+    def put(self, subscription: Subscription) -> None:
         """Take in a subscription; the guard must be held."""
         own = self._own
-        place = (subscription.priority, subscription.sequence)
+        priority = subscription.priority
         last = len(own)
-        while last and (own[last - 1].priority, own[last - 1].sequence) > place:
+        while last and own[last - 1].priority > priority:
             last -= 1
         self._own = (*own[:last], subscription, *own[last:])
+        identity = subscription.identity
         there = self._ids.get(identity)
         if there is None:
             self._ids[identity] = subscription
@@ -176,29 +186,22 @@ class Home:
         with self.guard:
             if not subscription.active:
                 return False
-            identity = identity_of(subscription.receiver)
             subscription.end()
-            self._take_out((subscription,), identity)
-        self.emptied()
+            self._take_out((subscription,))
         return True
 
-    def emptied(self) -> None:
-        """Do what is due when the last subscription may have gone."""
-
-    def _take_out(self, leaving: tuple[Subscription, ...], identity: object = None) -> None:
+    def _take_out(self, leaving: tuple[Subscription, ...]) -> None:
         own = self._own
         if len(leaving) == 1:
             at = own.index(leaving[0])
             self._own = own[:at] + own[at + 1 :]
         else:
             self._own = tuple(s for s in own if s not in leaving)
-        keys = [identity] if identity in self._ids else list(self._ids)
-        for key in keys:
-            rest = tuple(s for s in _several(self._ids[key]) if s not in leaving)
-            if not rest:
-                del self._ids[key]
-            else:
-                self._ids[key] = rest[0] if len(rest) == 1 else rest
+        for each in leaving:
+            there = self._ids.pop(each.identity)
+            if there is not each:
+                rest = tuple(s for s in _several(there) if s is not each)
+                self._ids[each.identity] = rest[0] if len(rest) == 1 else rest
         self.changed()
 
     def find(self, receiver: object) -> Iterator[Subscription]:
@@ -228,14 +231,6 @@ def _several(
     return there if isinstance(there, tuple) else (there,)
 
 
-def identity_of(receiver: object) -> object:
-    """Return what tells receivers apart: ids, so that bound methods made anew are the same."""
-    function = getattr(receiver, "__func__", None)
-    if function is not None and hasattr(receiver, "__self__"):
-        return id(function), id(receiver.__self__)
-    return id(receiver)
-
-
 def fuse(
     compiled: Compiled, subscriptions: tuple[Subscription, ...], context: dict[str, CellType]
 ) -> Function:
@@ -256,7 +251,7 @@ def fuse(
 
 
 def _blamer(
-    subscriptions: tuple[Subscription, ...], owners: dict[int, int]
+    subscriptions: tuple[Subscription, ...], owners: Mapping[int, int]
 ) -> Callable[[BaseException], None]:
     """Make the function that notes on an exception whose line it came out of."""
 
@@ -287,7 +282,7 @@ def assemble(
         compiled = cache.get(form, door, shapes[0], at_once=len(subscriptions) <= 1)
         if compiled is not None:
             return fuse(compiled, subscriptions, context)
-    piece = PIECE if door is HOT else door
+    piece = {HOT: PIECE, SEND: RESULTS}.get(door, door)
     heated = door if len(chunks) == 1 else piece
     pieces: list[Function] = []
     cold: list[tuple[Shape, ...]] = []
@@ -330,9 +325,17 @@ def _chain(
 
         return send_async
 
+    addressed: set[object] = set()
+    elsewhere: Function = print
+    if door is SEND:
+        addressed = context["_addressed"].cell_contents
+        elsewhere = context["_elsewhere"].cell_contents
+
     if door.results:
 
         def send_results(sender: object, /, *args: object, **payload: object) -> list[Any]:
+            if id(sender) in addressed:
+                return elsewhere(sender, *args, **payload)  # type: ignore[no-any-return]
             warm()
             results: list[Any] = []
             for piece in pieces:
@@ -362,6 +365,7 @@ class Emitter(Home):
 
     __slots__ = (
         "__weakref__",
+        "_built",
         "_doors",
         "_ids",
         "_own",
@@ -388,8 +392,8 @@ class Emitter(Home):
         self._own = ()
         self._ids = {}
         self._doors: dict[Door, Function] = {}
-        self.live = False
-        self.stale()
+        self._built = False
+        self.live = signal.audible and bool(signal.own)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- the function asked for
         """Build ``send`` when it is asked for after a change."""
@@ -402,6 +406,8 @@ class Emitter(Home):
             signal.form, HOT, self.subscriptions(), self.context, weakly(self._drop_send)
         )
         self.send = function
+        self._built = True
+        signal.note_built(self)
         if signal.version != version:  # it changed meanwhile, in another thread
             self._drop_send()
         return function
@@ -421,6 +427,7 @@ class Emitter(Home):
                 signal.form, door, self.subscriptions(), self.context, weakly(self._drop_doors)
             )
             self._doors[door] = function
+            signal.note_built(self)
             if signal.version != version:
                 self._doors.clear()
         return function
@@ -457,26 +464,21 @@ class Emitter(Home):
         signal = self._signal()
         if signal is not None:
             signal.version += 1
-        self.stale()
+            signal.own_changed(self)
+            self.stale(live=signal.audible and bool(self._own or signal.own))
 
-    def stale(self) -> None:
+    def stale(self, *, live: bool) -> None:
         """Drop the plans after any change."""
-        signal = self._signal()
-        self.live = signal is not None and signal.audible and bool(self._own or signal.own)
-        self._doors.clear()
-        self._drop_send()
-
-    def emptied(self) -> None:
-        """Leave the signal's keeping when nothing listens to this sender any more."""
-        signal = self._signal()
-        if signal is not None and not self._own:
-            signal.release(self)
+        self.live = live
+        if self._doors:
+            self._doors.clear()
+        if self._built:
+            self._drop_send()
 
     def _drop_send(self) -> None:
-        try:
+        self._built = False
+        with suppress(AttributeError):  # another thread was first
             del self.send
-        except AttributeError:
-            pass
 
     def _drop_doors(self) -> None:
         self._doors.clear()
@@ -495,13 +497,12 @@ class Emitter(Home):
         return f"<Emitter {name}: {len(self._own)} of its own, live={self.live}>"
 
 
-def weakly(method: Callable[[], None]) -> Callable[[], None]:
+def weakly(method: Function) -> Function:
     """Make a function that calls a bound method as long as its object is alive."""
     reference = weakref.WeakMethod(method)
 
-    def call() -> None:
+    def call(*args: object, **kwargs: object) -> Any:  # noqa: ANN401 -- what the method gives
         alive = reference()
-        if alive is not None:
-            alive()
+        return None if alive is None else alive(*args, **kwargs)
 
     return call

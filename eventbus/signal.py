@@ -13,10 +13,10 @@ import blinker
 from blinker import ANY
 
 from eventbus.binding import Carried, Receiver, is_coroutine
-from eventbus.codegen import ASYNC, RESULTS, Door, Form, shape
+from eventbus.codegen import ASYNC, RESULTS, SEND, Door, Form, shape
 from eventbus.order import arranged
-from eventbus.plan import Emitter, Function, Guard, Home, assemble, identity_of, weakly
-from eventbus.subscription import Subscription
+from eventbus.plan import Emitter, Function, Guard, Home, assemble, weakly
+from eventbus.subscription import Subscription, identity_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +33,20 @@ def _sender_died(reference: SenderRef) -> None:
     signal = reference.signal()
     if signal is not None:
         signal.forget_sender(reference.key)
+
+
+class EmitterRef(weakref.ref[Emitter]):
+    """A weak reference to an emitter that leaves the signal's index when it dies."""
+
+    __slots__ = ("key", "signal")
+    key: object
+    signal: weakref.ref[Signal]
+
+
+def _emitter_died(reference: EmitterRef) -> None:
+    signal = reference.signal()
+    if signal is not None:
+        signal.forget_emitter(reference)
 
 
 def sender_key(sender: object) -> object:
@@ -90,15 +104,28 @@ class Signal(blinker.NamedSignal, Home):
         """Counts changes, so that a plan made meanwhile is known to be stale."""
         arguments = ["**payload"] if payload is None else [f"{key}={key}" for key in payload]
         self._plain_arguments = ", ".join(["sender", *arguments])
+        self._weak = weakref.ref(self)
         self._mutes = 0
         self._own = ()
         self._ids = {}
         self._doors: dict[Door, Function] = {}
-        self._context = {"_depth": CellType(0), "_sender_of": CellType(lambda: None)}
-        self._emitters: weakref.WeakValueDictionary[object, Emitter] = (
-            weakref.WeakValueDictionary()
-        )
+        self._emitters: dict[object, EmitterRef] = {}
+        self._addressed: set[object] = set()
+        """The keys of senders with subscriptions of their own."""
+        self._by_value = 0
+        """How many of them are values, which an identity does not tell."""
+        self._context = {
+            "_depth": CellType(0),
+            "_addressed": CellType(self._addressed),
+            "_elsewhere": CellType(weakly(self._elsewhere)),
+        }
         self._kept: dict[object, Emitter] = {}
+        """The emitters among them whose sender does not keep them itself."""
+        self._built: set[EmitterRef] = set()
+        """The emitters that have plans."""
+        self._heard = False
+        """Whether a sender without subscriptions of its own is heard."""
+        self._constrained = False
 
     # -- blinker's side
 
@@ -110,7 +137,7 @@ class Signal(blinker.NamedSignal, Home):
     @property
     def index(self) -> str | None:
         """The payload key that is the point's own index; None if it has none."""
-        return self.form.index
+        return self.form.counter
 
     @property  # type: ignore[override]
     def receivers(self) -> dict[object, Receiver]:
@@ -133,7 +160,7 @@ class Signal(blinker.NamedSignal, Home):
 
     @is_muted.setter
     def is_muted(self, value: bool) -> None:
-        self._mutes = int(value)
+        """Let blinker's constructor set what we keep otherwise."""
 
     @cached_property
     def receiver_connected(self) -> Signal:
@@ -162,7 +189,7 @@ class Signal(blinker.NamedSignal, Home):
             there = next((s for s in home.find(receiver) if s.shape.plain), None)
             if there is not None and there.weak and not weak:
                 there.end()
-                home._take_out((there,), identity_of(receiver))
+                home._take_out((there,))
                 there = None
             if there is None:
                 added = Subscription(
@@ -176,7 +203,7 @@ class Signal(blinker.NamedSignal, Home):
                     ),
                     weak=weak,
                 )
-                self.settle(added, home, receiver)
+                self.settle(added, home)
         if there is None:
             self.announce(added, receiver, sender, weak=weak)
         return receiver
@@ -227,6 +254,7 @@ class Signal(blinker.NamedSignal, Home):
         with self.guard:
             self._mutes += by
             self.changed()
+            self._all_stale()
 
     def send(  # type: ignore[override]
         self, sender: object = None, /, **payload: Any
@@ -238,7 +266,17 @@ class Signal(blinker.NamedSignal, Home):
             RuntimeError: a coroutine function is connected and no ``_async_wrapper`` given.
 
         """
-        return self.home_of(sender).door(RESULTS)(sender, **payload)  # type: ignore[no-any-return]
+        home = self.home_of(sender)
+        if home is not self:
+            return home.door(RESULTS)(sender, **payload)  # type: ignore[no-any-return]
+        function = self.door(SEND)
+        if type(self).send is Signal.send and not self._by_value:
+            self.__dict__["send"] = function  # found first from now on, until a change
+        return function(sender, **payload)  # type: ignore[no-any-return]
+
+    def _elsewhere(self, sender: object, /, **payload: object) -> list[tuple[Receiver, Any]]:
+        """Send for a sender that has subscriptions of its own."""
+        return (self.find_emitter(sender) or self).door(RESULTS)(sender, **payload)  # type: ignore[no-any-return]
 
     async def send_async(  # type: ignore[override]
         self, sender: object = None, /, **payload: Any
@@ -285,7 +323,10 @@ class Signal(blinker.NamedSignal, Home):
             sender_of: Callable[[], object] = self._reference(sender, key)
         else:
             sender_of = lambda: sender  # noqa: E731 -- a value, not an object to be held
-        emitter = self._emitters[key] = Emitter(self, key, sender_of)
+        emitter = Emitter(self, key, sender_of)
+        reference = self._emitters[key] = EmitterRef(emitter, _emitter_died)
+        reference.key = key
+        reference.signal = self._weak
         keeper = getattr(sender, "__emitters__", None)
         if isinstance(keeper, dict):
             keeper[self] = emitter  # what is connected to it alone shall die with it
@@ -301,22 +342,20 @@ class Signal(blinker.NamedSignal, Home):
             )
             raise TypeError(msg) from None
         reference.key = key
-        reference.signal = weakref.ref(self)
+        reference.signal = self._weak
         return reference
 
     def find_emitter(self, sender: object) -> Emitter | None:
         """Return the emitter of a sender if there is one; never another sender's."""
-        emitter = self._emitters.get(sender_key(sender))
-        if emitter is None:
-            return None
-        owner = emitter.sender_of()
-        return emitter if owner is sender or not isinstance(emitter.key, int) else None
+        reference = self._emitters.get(sender_key(sender))
+        emitter = None if reference is None else reference()
+        if emitter is None or not isinstance(emitter.key, int):
+            return emitter  # a value is its own identity
+        return emitter if emitter.sender_of() is sender else None
 
     def home_of(self, sender: object) -> Emitter | Signal:
         """Return the home whose plan serves a send by ``sender``."""
-        if not self._emitters:
-            return self
-        return self.find_emitter(sender) or self
+        return (self.find_emitter(sender) if self._addressed else None) or self
 
     def home_for(self, sender: object) -> Home:
         """Return the home in which a subscription to ``sender`` has to live."""
@@ -356,24 +395,19 @@ class Signal(blinker.NamedSignal, Home):
             homes = [] if emitter is None else [emitter]
         return tuple(s for home in homes for s in home.find(receiver))
 
-    def settle(self, subscription: Subscription, home: Home, receiver: Receiver) -> None:
+    def settle(self, subscription: Subscription, home: Home) -> None:
         """Take in a new subscription; the guard must be held.
 
         Raises:
             OrderError: it closes a cycle.
 
         """
-        if subscription.after or subscription.before or any(
-            s.after or s.before for s in (*self._own, *home.own)
-        ):
+        if subscription.after or subscription.before:
+            self._constrained = True
+        if self._constrained:
             self._check_order(subscription, home)
-        if isinstance(home, Emitter):
-            subscription.settle(weakref.ref(home))
-            home.put(subscription, identity_of(receiver))
-            self._keep(home)
-        else:
-            subscription.settle(weakref.ref(self))
-            self.put(subscription, identity_of(receiver))
+        subscription.settle(weakref.ref(home))
+        home.put(subscription)
 
     def _check_order(self, subscription: Subscription, home: Home) -> None:
         if home is not self:
@@ -411,39 +445,73 @@ class Signal(blinker.NamedSignal, Home):
             )
             self._doors[door] = function
             if self.version != version:
-                self._doors.clear()
+                self._drop_doors()
         return function
 
     def _drop_doors(self) -> None:
+        self.__dict__.pop("send", None)
         self._doors.clear()
 
     def changed(self) -> None:
         """Drop all plans; the guard must be held."""
         self.version += 1
-        self._doors.clear()
+        if self._doors:
+            self._drop_doors()
+        heard = not self._mutes and bool(self._own)
+        if heard is not self._heard:
+            self._heard = heard
+            self._all_stale()
+        elif self._built:
+            built, self._built = self._built, set()
+            for reference in built:
+                emitter = reference()
+                if emitter is not None:
+                    emitter.stale(live=emitter.live)
+
+    def _all_stale(self) -> None:
         for emitter in self._senders():
-            emitter.stale()
+            emitter.stale(live=not self._mutes and bool(self._own or emitter.own))
+
+    def note_built(self, emitter: Emitter) -> None:
+        """Remember that an emitter has plans, which the next change makes stale."""
+        reference = self._emitters.get(emitter.key)
+        if reference is not None:
+            self._built.add(reference)
 
     def _senders(self) -> list[Emitter]:
-        return list(self._emitters.values())
+        return [e for r in self._emitters.copy().values() if (e := r()) is not None]
 
-    def _keep(self, emitter: Emitter) -> None:
-        """Keep an emitter that has subscriptions alive, unless its sender does."""
-        sender = emitter.sender_of()
-        if not isinstance(getattr(sender, "__emitters__", None), dict):
-            self._kept[emitter.key] = emitter
+    def own_changed(self, emitter: Emitter) -> None:
+        """Keep an emitter alive while it has subscriptions, unless its sender does."""
+        key = emitter.key
+        if not emitter.own:
+            self._unaddress(key)
+        elif key not in self._addressed:
+            self._addressed.add(key)
+            if not isinstance(key, int):
+                self._by_value += 1
+                self._drop_doors()
+            if not isinstance(getattr(emitter.sender_of(), "__emitters__", None), dict):
+                self._kept[key] = emitter
 
-    def release(self, emitter: Emitter) -> None:
-        """Let go of an emitter that has no subscriptions left."""
-        with self.guard:
-            if not emitter.own and self._kept.get(emitter.key) is emitter:
-                del self._kept[emitter.key]
+    def _unaddress(self, key: object) -> None:
+        self._kept.pop(key, None)
+        if key in self._addressed:
+            self._addressed.discard(key)
+            self._by_value -= not isinstance(key, int)
+
+    def forget_emitter(self, reference: EmitterRef) -> None:
+        """Drop an emitter that died from the index."""
+        if self._emitters.get(reference.key) is reference:
+            del self._emitters[reference.key]
+            self._built.discard(reference)
+            self._unaddress(reference.key)
 
     def forget_sender(self, key: object) -> None:
         """Drop what was connected to a sender that died."""
         emitter = self._kept.get(key)
         if emitter is not None and emitter.sender_of() is None:
-            self._kept.pop(key, None)
+            self._unaddress(key)
             for subscription in emitter.own:
                 subscription.end()
 

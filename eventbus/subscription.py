@@ -7,7 +7,7 @@ import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import CellType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from eventbus.binding import Receiver, describe
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("eventbus")
 
 _sequence = itertools.count()
+
+
+def identity_of(receiver: object) -> object:
+    """Return what tells receivers apart: ids, so that bound methods made anew are the same."""
+    if type(receiver) is FunctionType:
+        return id(receiver)
+    function = getattr(receiver, "__func__", None)
+    if function is not None and hasattr(receiver, "__self__"):
+        return id(function), id(receiver.__self__)
+    return id(receiver)
 
 
 def gone(*_: object, **__: object) -> None:
@@ -80,9 +90,10 @@ class Subscription:
         "_mutes",
         "_receiver",
         "_stats",
+        "identity",
+        "_name",
         "after",
         "before",
-        "name",
         "point",
         "priority",
         "sequence",
@@ -105,13 +116,14 @@ class Subscription:
     ) -> None:
         self.point = point
         """The name of the signal."""
-        self.name = name or _default_name(receiver)
+        self._name = name
         self.priority = priority
         """From 0, first, to 100, last."""
         self.after = after
         self.before = before
         self.sequence = next(_sequence)
         self.shape = shape
+        self.identity = identity_of(receiver)
         self._active = True
         self._mutes = 0
         self._stats: Stats | None = None
@@ -128,6 +140,13 @@ class Subscription:
         self._cell = CellType(target)
 
     # -- what it is
+
+    @property
+    def name(self) -> str:
+        """What ``after=`` and ``before=`` call it: ``name=``, or the function's name."""
+        if self._name is None:
+            self._name = _default_name(self.receiver)
+        return self._name
 
     @property
     def receiver(self) -> Receiver | None:
@@ -228,6 +247,8 @@ class Subscription:
 
     def end(self) -> None:
         """Mark it as disconnected and empty its place in plans under way."""
+        if self._name is None:
+            self._name = _default_name(self.receiver)  # for messages to come
         self._active = False
         self._cell.cell_contents = gone
         self._receiver = self._extra = None  # a handle kept alive keeps no receiver alive
@@ -280,7 +301,8 @@ class Subscription:
         """Show point, receiver, priority and whether it is connected."""
         state = "" if self.active else " (disconnected)"
         state = f" (muted x{self._mutes})" if self.active and self._mutes else state
-        name = f" as {self.name!r}" if self.name != _default_name(self.receiver) else ""
+        own = self.active and _default_name(self.receiver)
+        name = f" as {self.name!r}" if own and self.name != own else ""
         priority = NAMES.get(self.priority, self.priority)
         return f"<Subscription {self.point!r} -> {self.label()}{name} at {priority}{state}>"
 
