@@ -43,7 +43,7 @@ def calling_frame() -> FrameType | None:
     return sys._getframe(2)  # noqa: SLF001 -- what inspect.currentframe().f_back gives
 
 
-def mark(function: Any, points: tuple[str, ...], options: Options) -> None:  # noqa: ANN401
+def mark(function: Any, points: tuple[str, ...], options: Options) -> None:
     """Remember on a function that ``attach`` is to connect it."""
     target = getattr(function, "__func__", function)  # static and class methods
     target.__dict__.setdefault(MARK, []).append((points, options))

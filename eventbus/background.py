@@ -247,7 +247,7 @@ def _at_exit() -> None:
     for workers in tuple(_watched):
         try:
             workers.flush(EXIT_SECONDS)
-        except BaseException as error:  # noqa: BLE001 -- the interpreter is leaving
+        except BaseException as error:
             log.error("while leaving: %s", error, exc_info=error)
 
 

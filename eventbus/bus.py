@@ -228,7 +228,9 @@ class Bus:
 
         """
         if type(points) is str and "*" not in points:
-            return self._settle(subscribe(self.signal(points), receiver, options, workers=self._workers))
+            return self._settle(
+                subscribe(self.signal(points), receiver, options, workers=self._workers)
+            )
         return self._connect_several(self._check_points(points), receiver, options)
 
     def _connect_several(

@@ -120,7 +120,7 @@ def pick(payload: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: payload[name] for name in names if name in payload}
 
 
-def awaitable(wrapper: Callable[[Any], Any] | None, receiver: Any) -> Any:  # noqa: ANN401
+def awaitable(wrapper: Callable[[Any], Any] | None, receiver: Any) -> Any:
     """Make a plain receiver awaitable by the caller's wrapper, as blinker has it."""
     if wrapper is None:
         msg = f"Cannot send to a non-coroutine function: {receiver!r} without _sync_wrapper"
@@ -128,7 +128,7 @@ def awaitable(wrapper: Callable[[Any], Any] | None, receiver: Any) -> Any:  # no
     return wrapper(receiver)
 
 
-def callable_(wrapper: Callable[[Any], Any] | None, receiver: Any) -> Any:  # noqa: ANN401
+def callable_(wrapper: Callable[[Any], Any] | None, receiver: Any) -> Any:
     """Make a coroutine receiver callable by the caller's wrapper, as blinker has it."""
     if wrapper is None:
         msg = (
@@ -204,7 +204,9 @@ def compile_plan(form: Form, door: Door, shapes: tuple[Shape, ...]) -> Compiled:
     name = form.point if form.point.isidentifier() and not iskeyword(form.point) else "send"
     function = [f"{'async ' * door.awaits}def {name}({signature(form, door)}):"]
     if door is SEND:
-        payload = ["**payload"] if form.payload is None else [f"{key}={key}" for key in form.payload]
+        payload = (
+            ["**payload"] if form.payload is None else [f"{key}={key}" for key in form.payload]
+        )
         handed = ", ".join(["sender", "_async_wrapper=_async_wrapper", *payload])
         function.append(f"    if id(sender) in _addressed: return _elsewhere({handed})")
     if door.results:
@@ -217,7 +219,11 @@ def compile_plan(form: Form, door: Door, shapes: tuple[Shape, ...]) -> Compiled:
         function.append("    try:")
         first = len(function) + 2  # lines are counted from 1, and `make` has the first
         function += ["        " + line for line in body]
-        function += ["    except BaseException as _error:", "        _blame(_error)", "        raise"]
+        function += [
+            "    except BaseException as _error:",
+            "        _blame(_error)",
+            "        raise",
+        ]
         owners = {line + first: i for line, i in owners.items()}
     if shapes and not door.awaits:
         function += ["    finally:", "        _depth -= 1"]
@@ -233,14 +239,10 @@ def compile_plan(form: Form, door: Door, shapes: tuple[Shape, ...]) -> Compiled:
     # an mtime of None keeps linecache from looking for the file
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     variables = tuple(names[name] for name in code.co_freevars)
-    return Compiled(
-        code.replace(co_name=form.point, co_qualname=form.point), variables, owners
-    )
+    return Compiled(code.replace(co_name=form.point, co_qualname=form.point), variables, owners)
 
 
-def _body(
-    form: Form, door: Door, shapes: tuple[Shape, ...]
-) -> tuple[list[str], dict[int, int]]:
+def _body(form: Form, door: Door, shapes: tuple[Shape, ...]) -> tuple[list[str], dict[int, int]]:
     """Return the lines that run the subscriptions, and whose each line is."""
     lines: list[str] = []
     owners: dict[int, int] = {}
@@ -326,7 +328,9 @@ def _call(form: Form, door: Door, each: Shape, i: int) -> list[str]:
         inner = _timed(form, call, i)
     if direct:
         return inner
-    guards = [{"": "_f is not _gone", "function": "_f is not None"}.get(each.weak, "_o is not None")]
+    guards = [
+        {"": "_f is not _gone", "function": "_f is not None"}.get(each.weak, "_o is not None")
+    ]
     if each.when is not None:
         guards.append(f"_when{i}({each.when})")
     if each.once:

@@ -12,7 +12,6 @@ from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 from eventbus.codegen import (
-    ASYNC,
     GLOBALS,
     HOT,
     PIECE,
@@ -26,7 +25,6 @@ from eventbus.codegen import (
     forget,
 )
 from eventbus.errors import ReentrancyError
-from eventbus.order import arranged
 from eventbus.subscription import Subscription, identity_of
 
 if TYPE_CHECKING:
@@ -149,7 +147,6 @@ class Home:
         guard: Guard
         _own: tuple[Subscription, ...]
         _ids: dict[object, Subscription | tuple[Subscription, ...]]
-
 
     @property
     def own(self) -> tuple[Subscription, ...]:
@@ -395,7 +392,7 @@ class Emitter(Home):
         self._built = False
         self.live = signal.audible and bool(signal.own)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- the function asked for
+    def __getattr__(self, name: str) -> Any:
         """Build ``send`` when it is asked for after a change."""
         if name != "send":
             msg = f"{type(self).__name__!r} object has no attribute {name!r}"
@@ -448,9 +445,7 @@ class Emitter(Home):
         errors: list[BaseException] = []
         for subscription in self.subscriptions():
             try:
-                single(form, PIECE, subscription, self.context)(
-                    self.sender_of(), *args, **payload
-                )
+                single(form, PIECE, subscription, self.context)(self.sender_of(), *args, **payload)
             except BaseException as error:  # noqa: BLE001 -- they are the caller's to judge
                 errors.append(error)
         return errors
@@ -501,7 +496,7 @@ def weakly(method: Function) -> Function:
     """Make a function that calls a bound method as long as its object is alive."""
     reference = weakref.WeakMethod(method)
 
-    def call(*args: object, **kwargs: object) -> Any:  # noqa: ANN401 -- what the method gives
+    def call(*args: object, **kwargs: object) -> Any:
         alive = reference()
         return None if alive is None else alive(*args, **kwargs)
 

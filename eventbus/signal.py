@@ -172,7 +172,7 @@ class Signal(blinker.NamedSignal, Home):
         """Sent after ``disconnect`` was called, with ``receiver`` and ``sender``."""
         return Signal("receiver_disconnected")
 
-    def connect(self, receiver: F, sender: object = ANY, weak: bool = True) -> F:  # noqa: FBT001, FBT002 -- blinker's
+    def connect(self, receiver: F, sender: object = ANY, weak: bool = True) -> F:  # noqa: FBT002 -- blinker's
         """Connect as blinker does: ``receiver(sender, **payload)``, weakly, once.
 
         Connecting again changes nothing, except that ``weak=False`` makes it strong.
@@ -429,7 +429,7 @@ class Signal(blinker.NamedSignal, Home):
             subscription.disconnect()
             raise
 
-    def time_calls(self, timed: bool) -> None:  # noqa: FBT001 -- a switch
+    def time_calls(self, timed: bool) -> None:
         """Count and time the calls of receivers, or stop doing so."""
         with self.guard:
             self.form = self.form._replace(timed=timed)

@@ -88,12 +88,12 @@ class Subscription:
         "_home",
         "_method",
         "_mutes",
+        "_name",
         "_receiver",
         "_stats",
-        "identity",
-        "_name",
         "after",
         "before",
+        "identity",
         "point",
         "priority",
         "sequence",
@@ -222,14 +222,14 @@ class Subscription:
 
     # -- what plans and homes use
 
-    def _guard(self) -> Any:  # noqa: ANN401 -- any context manager
+    def _guard(self) -> Any:
         home = self._home() if self._home is not None else None
         if home is None:
             msg = f"{self!r} has lost its signal"
             raise RuntimeError(msg)
         return home.guard
 
-    def _target(self) -> Any:  # noqa: ANN401 -- what the cell holds
+    def _target(self) -> Any:
         if self._extra is not None and "call" in self._extra:
             return self._extra["call"].cell_contents
         return self._receiver
