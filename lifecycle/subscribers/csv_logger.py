@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lifecycle.subscribers.checks import choice, whole
 from lifecycle.subscribers.memory import Memory
 
 if TYPE_CHECKING:
@@ -49,15 +50,11 @@ class CSVLogger(Memory):
         by: str = "epoch",
         every: int = 1,
     ) -> None:
-        if by not in {"epoch", "step"}:
-            raise ValueError(f'by must be "epoch" or "step", not {by!r}')
-        if not isinstance(every, int) or every < 1:
-            raise ValueError(f"every is a number of rows, 1 or more, not {every!r}")
         self.path = Path(path)
         self.separator = separator
         self.append = append
-        self.by = by
-        self.every = every
+        self.by = choice(by, "by", "epoch", "step")
+        self.every = whole(every, 1, f"every is a number of {by}s")
         self._columns: list[str] | None = None
 
     def __repr__(self) -> str:
@@ -65,7 +62,7 @@ class CSVLogger(Memory):
 
     def on_train_begin(self, loop: Loop, initial_epoch: int) -> None:
         self.begin(loop)
-        self._open(initial_epoch if self.by == "epoch" else loop.state.step)
+        self._open(initial_epoch if self.by == "epoch" else loop.state.steps_done)
 
     def on_train_batch_end(
         self, loop: Loop, step: int, epoch: int, logs: Mapping[str, Any], skipped: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lifecycle.subscribers.checks import whole
 from lifecycle.subscribers.memory import Memory
 from lifecycle.subscribers.monitor import Monitor
 from lifecycle.subscribers.snapshot import capture, restore
@@ -52,10 +53,8 @@ class EarlyStopping(Memory):
         restore_best: bool = False,
         start_from_epoch: int = 0,
     ) -> None:
-        if not isinstance(patience, int) or patience < 0:
-            raise ValueError(f"patience is a number of epochs, 0 or more, not {patience!r}")
         self.monitor = Monitor(monitor, mode, min_delta)
-        self.patience = patience
+        self.patience = whole(patience, 0, "patience is a number of epochs")
         self.baseline = baseline
         self.restore_best = restore_best
         self.start_from_epoch = start_from_epoch
@@ -77,7 +76,8 @@ class EarlyStopping(Memory):
         self.best_objects: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
-        return f"<EarlyStopping {self.monitor.metric} best={self.best} wait={self.wait}/{self.patience}>"
+        metric = self.monitor.metric
+        return f"<EarlyStopping {metric} best={self.best} wait={self.wait}/{self.patience}>"
 
     def on_train_begin(self, loop: Loop) -> None:
         self.begin(loop)

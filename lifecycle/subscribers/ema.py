@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lifecycle.subscribers.checks import whole
 from lifecycle.subscribers.memory import Memory
 from lifecycle.subscribers.snapshot import blend, capture, is_stateful, restore, widened
 
@@ -49,8 +50,6 @@ class EMA(Memory):
     ) -> None:
         if not 0 <= decay < 1:
             raise ValueError(f"decay must be 0 or more and below 1, not {decay!r}")
-        if not isinstance(every, int) or every < 1:
-            raise ValueError(f"every is a number of steps, 1 or more, not {every!r}")
         if not isinstance(target, str | dict) and not is_stateful(target):
             raise TypeError(
                 "EMA averages a dict of arrays, or an object with state_dict and"
@@ -58,7 +57,7 @@ class EMA(Memory):
             )
         self.target = target
         self.decay = decay
-        self.every = every
+        self.every = whole(every, 1, "every is a number of steps")
         self.warmup = warmup
         self.evaluate = evaluate
         self._saved: list[Any] = []

@@ -11,6 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lifecycle.subscribers.checks import whole
 from lifecycle.subscribers.memory import Memory
 from lifecycle.subscribers.text import duration, metrics, numbers, running
 
@@ -52,9 +53,7 @@ class LogLines(Memory):
         quiet: bool = False,
         append: bool = False,
     ) -> None:
-        if not isinstance(every, int) or every < 1:
-            raise ValueError(f"every is a number of steps, 1 or more, not {every!r}")
-        self.every = every
+        self.every = whole(every, 1, "every is a number of steps")
         self.path = None if path is None else Path(path)
         self.stream = stream
         self.quiet = quiet
@@ -69,15 +68,13 @@ class LogLines(Memory):
         self._new_interval()
         self._forget_means()
 
-    def on_train_begin(
-        self, loop: Loop, epochs: int | None, steps_per_epoch: int | None
-    ) -> None:
+    def on_train_begin(self, loop: Loop, epochs: int | None, steps_per_epoch: int | None) -> None:
         self.begin(loop)
         self.reset()
         self._epochs, self._steps = epochs, steps_per_epoch
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _trim(self.path, loop.state.step, keep=self.append)
+            _trim(self.path, loop.state.steps_done, keep=self.append)
 
     def on_epoch_begin(self, steps_per_epoch: int | None) -> None:
         self._steps = steps_per_epoch
@@ -158,7 +155,7 @@ class LogLines(Memory):
             facts["data_time"] = self._data_time / self._interval
             facts["step_time"] = self._step_time / self._interval
         if self._epochs and self._steps and self._batches:
-            left = self._epochs * self._steps - loop.state.step
+            left = self._epochs * self._steps - loop.state.steps_done
             facts["eta"] = max(left, 0) * (perf_counter() - self._began) / self._batches
         return facts
 
@@ -227,7 +224,7 @@ def _trim(path: Path, start: int, *, keep: bool) -> None:
     if (start or keep) and path.exists():
         text = path.read_text(encoding="utf-8", errors="replace")
         lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)
-    while start and lines and _step(lines[-1]) > start:
+    while start and lines and _step(lines[-1]) >= start:
         lines.pop()
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     beside.write_text("".join(lines), encoding="utf-8")
@@ -235,8 +232,8 @@ def _trim(path: Path, start: int, *, keep: bool) -> None:
 
 
 def _step(line: str) -> int:
-    """Return the count of steps that a line was written after, or 0 where it tells none."""
+    """Return the step that a line was written at, or -1 where it tells none."""
     try:
         return int(json.loads(line)["step"])
     except (ValueError, TypeError, LookupError):
-        return 0
+        return -1

@@ -12,17 +12,25 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from lifecycle.subscribers.checks import choice
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = ["Monitor", "missing_metric"]
 
 LOWER_IS_BETTER = frozenset(
-    "loss error err mse mae rmse mape msle nll perplexity ppl wer cer bpc bpb fid kl divergence".split()
+    (
+        *("loss", "error", "err", "mse", "mae", "rmse", "mape", "msle", "nll", "perplexity"),
+        *("ppl", "wer", "cer", "bpc", "bpb", "fid", "kl", "divergence"),
+    )
 )
 HIGHER_IS_BETTER = frozenset(
-    "acc accuracy auc auroc precision recall sensitivity specificity f1 map miou iou dice r2"
-    " score bleu rouge psnr ssim reward ap ndcg mrr".split()
+    (
+        *("acc", "accuracy", "auc", "auroc", "precision", "recall", "sensitivity", "specificity"),
+        *("f1", "map", "miou", "iou", "dice", "r2", "score", "bleu", "rouge", "psnr", "ssim"),
+        *("reward", "ap", "ndcg", "mrr"),
+    )
 )
 
 
@@ -72,8 +80,7 @@ class Monitor:
     def __init__(self, metric: str, mode: str = "auto", min_delta: float = 0.0) -> None:
         if not isinstance(metric, str):
             raise TypeError(f"a monitored metric is named by a string, not {metric!r}")
-        if mode not in {"auto", "min", "max"}:
-            raise ValueError(f'mode must be "auto", "min" or "max", not {mode!r}')
+        choice(mode, "mode", "auto", "min", "max")
         if not min_delta >= 0:
             raise ValueError(f"min_delta must be 0 or more, not {min_delta!r}")
         self.metric = metric

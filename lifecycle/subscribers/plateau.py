@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lifecycle.subscribers.checks import whole
 from lifecycle.subscribers.memory import Memory
 from lifecycle.subscribers.monitor import Monitor
 from lifecycle.subscribers.place import Place
@@ -61,8 +62,8 @@ class ReduceOnPlateau(Memory):
         self.place = Place(target, key)
         self.monitor = Monitor(monitor, mode, min_delta)
         self.factor = factor
-        self.patience = patience
-        self.cooldown = cooldown
+        self.patience = whole(patience, 0, "patience is a number of epochs")
+        self.cooldown = whole(cooldown, 0, "cooldown is a number of epochs")
         self.minimum = minimum
         self.log = log or self.place.name
         self.reset()
@@ -83,7 +84,8 @@ class ReduceOnPlateau(Memory):
         self.values: list[float] = []
 
     def __repr__(self) -> str:
-        return f"<ReduceOnPlateau {self.log} on {self.monitor.metric} wait={self.wait}/{self.patience}>"
+        metric = self.monitor.metric
+        return f"<ReduceOnPlateau {self.log} on {metric} wait={self.wait}/{self.patience}>"
 
     def on_train_begin(self, loop: Loop) -> None:
         self.begin(loop)
@@ -120,4 +122,6 @@ class ReduceOnPlateau(Memory):
         self.values = [max(slot.get() * self.factor, self.minimum) for slot in slots]
         for slot, value in zip(slots, self.values, strict=True):
             slot.set(value)
-        logger.info("%s reduced to %s on a plateau of %s", self.log, self.values[0], self.monitor.metric)
+        logger.info(
+            "%s reduced to %s on a plateau of %s", self.log, self.values[0], self.monitor.metric
+        )

@@ -6,6 +6,7 @@ import sys
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lifecycle.subscribers.checks import choice
 from lifecycle.subscribers.text import duration, metrics, numbers, running
 
 if TYPE_CHECKING:
@@ -46,9 +47,7 @@ class Progress:
         stream: TextIO | None = None,
         interval: float | None = None,
     ) -> None:
-        if style not in {"auto", "bars", "lines"}:
-            raise ValueError(f'style must be "auto", "bars" or "lines", not {style!r}')
-        if style == "auto":
+        if choice(style, "style", "auto", "bars", "lines") == "auto":
             style = "bars" if _someone_looks(stream) else "lines"
         self.style = style
         self.stream = stream

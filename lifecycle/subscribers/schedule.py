@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lifecycle.subscribers.checks import choice
 from lifecycle.subscribers.memory import Memory
 from lifecycle.subscribers.place import Place
 
@@ -49,11 +50,9 @@ class Schedule(Memory):
     ) -> None:
         if not callable(function):
             raise TypeError(f"a schedule is a function of the epoch or step, not {function!r}")
-        if by not in {"epoch", "step"}:
-            raise ValueError(f'by must be "epoch" or "step", not {by!r}')
         self.function = function
         self.place = Place(target, key)
-        self.by = by
+        self.by = choice(by, "by", "epoch", "step")
         self.log = log or self.place.name
         self._takes_value = _required_parameters(function) > 1
         if self._takes_value and self.place.is_setter:

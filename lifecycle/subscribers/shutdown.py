@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from types import FrameType
 
-    from lifecycle.loop import Loop
 
 __all__ = ["GracefulShutdown"]
 
@@ -123,7 +122,7 @@ class GracefulShutdown:
             if signal.getsignal(number) == self._receive:  # else someone has set another since
                 signal.signal(number, old)
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
         """Note the first signal; let the second one do what it would have done without us."""
         if self._received is not None:
             self._restore()

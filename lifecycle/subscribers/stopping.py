@@ -8,6 +8,7 @@ import warnings
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lifecycle.subscribers.checks import choice, whole
 from lifecycle.subscribers.memory import Memory
 from lifecycle.subscribers.monitor import Monitor, missing_metric
 
@@ -34,13 +35,9 @@ class StopOnNaN:
 
     priority: ClassVar[str] = "HIGH"
 
-    def __init__(
-        self, *metrics: str, every: int = 1, raise_error: bool = False
-    ) -> None:
-        if not isinstance(every, int) or every < 1:
-            raise ValueError(f"every is a number of batches, 1 or more, not {every!r}")
+    def __init__(self, *metrics: str, every: int = 1, raise_error: bool = False) -> None:
         self.metrics = metrics or ("loss",)
-        self.every = every
+        self.every = whole(every, 1, "every is a number of batches")
         self.raise_error = raise_error
         self._warned = False
 
@@ -85,11 +82,9 @@ class StopOnTarget:
     def __init__(
         self, monitor: str, target: float, *, mode: str = "auto", by: str = "epoch"
     ) -> None:
-        if by not in {"epoch", "step"}:
-            raise ValueError(f'by must be "epoch" or "step", not {by!r}')
         self.monitor = Monitor(monitor, mode)
         self.target = float(target)
-        self.by = by
+        self.by = choice(by, "by", "epoch", "step")
 
     def on_train_batch_end(self, loop: Loop, logs: Mapping[str, Any], skipped: bool) -> None:
         if self.by == "step" and not skipped:
@@ -127,9 +122,7 @@ class TimeLimit(Memory):
         self.limit = limit.total_seconds() if isinstance(limit, timedelta) else float(limit)
         if not self.limit > 0:
             raise ValueError(f"a time limit is more than 0 seconds, not {limit!r}")
-        if per not in {"run", "process"}:
-            raise ValueError(f'per must be "run" or "process", not {per!r}')
-        self.per = per
+        self.per = choice(per, "per", "run", "process")
         self.reset()
 
     def reset(self) -> None:

@@ -8,6 +8,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lifecycle.subscribers.checks import choice, whole
 from lifecycle.subscribers.memory import Memory
 from lifecycle.subscribers.text import numbers
 
@@ -26,12 +27,13 @@ class TensorBoard(Memory):
 
     Epoch metrics have the tags ``epoch/loss``, ``epoch/val_loss``, ...; batch metrics
     ``batch/loss``; a test pass of its own ``test/loss``. A run that goes on from a step
-    tells TensorBoard to drop what was written from that step on.
+    tells TensorBoard to drop what was written from that step on. It drops by one count
+    only, so with ``axis="epoch"`` all that is counted in steps goes to a sub-run ``steps``.
 
     Args:
         directory: Where the event files go; a run's name under TensorBoard's log folder.
         every: Also write the metrics of each n-th batch.
-        axis: Put the epochs' metrics over ``epoch`` or over ``step``.
+        axis: Put the epochs' metrics over ``step`` or over ``epoch``.
 
     Raises:
         ImportError: The package tensorboard is not installed.
@@ -44,53 +46,55 @@ class TensorBoard(Memory):
         directory: str | os.PathLike[str],
         *,
         every: int | None = None,
-        axis: str = "epoch",
+        axis: str = "step",
     ) -> None:
-        if every is not None and (not isinstance(every, int) or every < 1):
-            raise ValueError(f"every is a number of steps, 1 or more, not {every!r}")
-        if axis not in {"epoch", "step"}:
-            raise ValueError(f'axis must be "epoch" or "step", not {axis!r}')
         self.directory = os.fspath(directory)
+        if every is not None:
+            whole(every, 1, "every is a number of steps")
         self.every = every
-        self.axis = axis
-        self._events = _Events(self.directory)
+        self.axis = choice(axis, "axis", "step", "epoch")
+        self._epochs = self._steps = _Events(self.directory)
+        if axis == "epoch":
+            self._steps = _Events(f"{self.directory}/steps")
 
     def __repr__(self) -> str:
         return f"<TensorBoard {self.directory!r}>"
 
     def on_train_begin(self, loop: Loop, initial_epoch: int) -> None:
         self.begin(loop)
-        start = initial_epoch if self.axis == "epoch" and self.every is None else loop.state.step
-        self._events.begin_at(start)
+        self._steps.begin_at(loop.state.steps_done)
+        if self._epochs is not self._steps:
+            self._epochs.begin_at(initial_epoch)
 
-    def on_train_batch_end(
-        self, step: int, logs: Mapping[str, Any], skipped: bool
-    ) -> None:
+    def on_train_batch_end(self, step: int, logs: Mapping[str, Any], skipped: bool) -> None:
         if self.every is not None and (step + 1) % self.every == 0 and not skipped:
-            self._scalars("batch", logs, step)
+            _write(self._steps, "batch", logs, step)
 
     def on_epoch_end(self, loop: Loop, epoch: int, logs: Mapping[str, Any]) -> None:
         self.follow(loop)
-        self._scalars("epoch", logs, epoch if self.axis == "epoch" else loop.state.step)
-        self._events.flush()
+        index = epoch if self.axis == "epoch" else max(loop.state.step, 0)
+        _write(self._epochs, "epoch", logs, index)
+        self._epochs.flush()
+        self._steps.flush()
 
     def on_train_end(self) -> None:
-        self._events.close()
+        self.close()
 
     def on_test_end(
         self, loop: Loop, logs: Mapping[str, Any], epoch: int | None, name: str | None
     ) -> None:
         if epoch is None:  # inside a run, the epoch's metrics have these
-            self._scalars(f"test/{name}" if name else "test", logs, loop.state.step)
-            self._events.close()
+            group = f"test/{name}" if name else "test"
+            _write(self._steps, group, logs, loop.state.steps_done)
+            self._steps.flush()
 
     def scalar(self, tag: str, value: float, step: int) -> None:
         """Write one number."""
-        self._events.add(step, tag=tag, simple_value=float(value))
+        self._steps.add(step, tag=tag, simple_value=float(value))
 
     def text(self, tag: str, text: str, step: int) -> None:
         """Write a text; TensorBoard shows it as Markdown."""
-        self._events.add_text(step, tag, text)
+        self._steps.add_text(step, tag, text)
 
     def image(self, tag: str, pixels: Any, step: int) -> None:
         """Write an image.
@@ -104,18 +108,12 @@ class TensorBoard(Memory):
         Raises:
             ValueError: The array has another shape.
         """
-        self._events.add_image(step, tag, pixels)
+        self._steps.add_image(step, tag, pixels)
 
     def close(self) -> None:
-        """Write what is still held back and close the file; more writing opens another."""
-        self._events.close()
-
-    def _scalars(self, group: str, logs: Mapping[str, Any], step: int) -> None:
-        for name, value in numbers(logs).items():
-            self.scalar(f"{group}/{name}", value, step)
-        for name, value in dict(logs).items():
-            if isinstance(value, str):
-                self.text(f"{group}/{name}", value, step)
+        """Write what is still held back and close the files; more writing opens others."""
+        self._epochs.close()
+        self._steps.close()
 
 
 class _Events:
@@ -183,6 +181,15 @@ class _Events:
         self._file.add_event(event)
 
 
+def _write(events: _Events, group: str, logs: Mapping[str, Any], step: int) -> None:
+    """Write the numbers and the texts of some logs."""
+    for name, value in numbers(logs).items():
+        events.add(step, tag=f"{group}/{name}", simple_value=value)
+    for name in logs:
+        if isinstance(logs[name], str):
+            events.add_text(step, f"{group}/{name}", logs[name])
+
+
 def _bytes_of(pixels: Any) -> tuple[int, int, int, bytes]:
     """Return height, width, channels and the bytes of an image."""
     import numpy as np  # noqa: PLC0415 - comes with tensorboard
@@ -211,5 +218,7 @@ def _png(height: int, width: int, channels: int, raw: bytes) -> bytes:
     stride = width * channels
     rows = (b"\0" + raw[start : start + stride] for start in range(0, height * stride, stride))
     head = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
-    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"".join(rows))) + chunk(b"IEND", b"")
+    body = (
+        chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"".join(rows))) + chunk(b"IEND", b"")
+    )
     return b"\x89PNG\r\n\x1a\n" + body

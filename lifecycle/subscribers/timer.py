@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lifecycle import on
+from lifecycle.default import on
 from lifecycle.subscribers.memory import Memory
 
 if TYPE_CHECKING:

@@ -1,0 +1,140 @@
+"""LogLines: text for people, JSON for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lifecycle import Loop
+from lifecycle.subscribers import LogLines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def lines(path: Path, stage: str | None = None) -> list[dict[str, Any]]:
+    """Read a file of JSON lines, of one stage."""
+    read = [json.loads(line) for line in path.read_text().splitlines()]
+    return [line for line in read if stage in {None, line["stage"]}]
+
+
+def test_a_line_per_interval_with_means_over_the_interval(tmp_path: Path) -> None:
+    """Each line has the means since the line before it, also across an epoch's end."""
+    path = tmp_path / "deep" / "log.jsonl"
+    loop = Loop(lambda batch: {"loss": batch})
+    loop.attach(LogLines(2, path=path, quiet=True))
+    loop.fit([1.0, 3.0, 5.0, 7.0, 100.0], epochs=2)
+    train = lines(path, "train")
+    assert [line["loss"] for line in train] == pytest.approx([2.0, 6.0, 1.0, 4.0, 53.5])
+    assert [line["step"] for line in train] == [1, 3, 5, 7, 9]
+    assert [(line["epoch"], line["batch"]) for line in train][:3] == [(0, 1), (0, 3), (1, 0)]
+    assert [line["loss"] for line in lines(path, "epoch")] == pytest.approx([23.2, 23.2])
+
+
+def test_an_epoch_shorter_than_the_interval_has_its_line(tmp_path: Path) -> None:
+    """With an interval longer than the run there is a line per epoch, with validation in it."""
+    path = tmp_path / "log.jsonl"
+    loop = Loop(lambda batch: {"loss": 1.0}, lambda batch: {"loss": 2.0})
+    loop.attach(LogLines(1000, path=path, quiet=True))
+    loop.fit([1, 2], epochs=2, validation_data=[1])
+    assert [line["val_loss"] for line in lines(path)] == [2.0, 2.0]
+
+
+def test_times_memory_what_is_left_and_the_learning_rate_are_told(tmp_path: Path) -> None:
+    """The record has the learning rate of an optimizer among the objects, and the times."""
+    path = tmp_path / "log.jsonl"
+    optimizer = SimpleNamespace(param_groups=[{"lr": 0.5}])
+    loop = Loop(lambda batch: {"loss": 1.0}, objects={"optimizer": optimizer})
+    loop.attach(LogLines(1, path=path, quiet=True))
+    loop.fit([1, 2], epochs=2)
+    record = lines(path, "train")[0]
+    assert record["lr"] == 0.5
+    assert {"time", "data_time", "step_time", "eta"} <= set(record)
+    assert record["eta"] > 0 == lines(path, "train")[-1]["eta"]
+    if sys.platform != "win32":
+        assert record["memory"] > 1
+
+
+def test_the_text_line_reads_as_one_expects() -> None:
+    """Epoch and batch count from one, of how many; the parts stand between bars."""
+    stream = io.StringIO()
+    loop = Loop(lambda batch: {"loss": 0.123456})
+    loop.attach(LogLines(2, stream=stream))
+    loop.fit([1, 2], epochs=2)
+    first, *_ = stream.getvalue().splitlines()
+    assert first.startswith("epoch 1/2 | batch 2/2 | loss 0.1235 | data ")
+    assert "ms step " in first
+    assert " | eta " in first
+
+
+def test_lines_go_to_standard_error_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    """A test pass of its own has a line there too, named if its data is."""
+    loop = Loop(test_step=lambda batch: {"loss": 1.0})
+    loop.attach(LogLines())
+    loop.evaluate([1, 2])
+    captured = capsys.readouterr()
+    assert captured.err.startswith("test | loss 1")
+    assert captured.out == ""
+
+
+def test_what_json_cannot_hold_is_null(tmp_path: Path) -> None:
+    """Every line can be read by a strict JSON reader, a NaN loss included."""
+    path = tmp_path / "log.jsonl"
+    loop = Loop(lambda batch: {"loss": batch})
+    loop.attach(LogLines(1, path=path, quiet=True))
+    loop.fit([float("nan"), 1.0], epochs=1)
+    assert "NaN" not in path.read_text()
+    assert lines(path)[0]["loss"] is None
+
+
+def test_metrics_are_read_once_per_line() -> None:
+    """Over an interval a metric is turned into a number once, not once per batch."""
+
+    class Scalar:
+        """An array on a device, as far as the logs can tell."""
+
+        reads = 0
+        shape = ()
+        ndim = 0
+        dtype = np.dtype("float32")
+
+        def __float__(self) -> float:
+            Scalar.reads += 1
+            return 1.0
+
+        def __add__(self, other: object) -> Scalar:
+            return self
+
+        __radd__ = __iadd__ = __mul__ = __truediv__ = __add__
+
+    loop = Loop(lambda batch: {"loss": Scalar()})
+    loop.attach(LogLines(50, quiet=True))
+    loop.fit(range(100), epochs=1)
+    assert Scalar.reads <= 6
+
+
+def test_a_resumed_run_drops_the_lines_it_writes_again(tmp_path: Path) -> None:
+    """A new run starts a new file; append keeps it; lines past the resumed step are dropped."""
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 0}\n{"step": 1}\nnot json\n{"step": 2}\n{"step": 3}\n{"st')
+    logger = LogLines(1, path=path, quiet=True)
+    here = SimpleNamespace(state=SimpleNamespace(steps_done=2, running=False))
+    logger.on_train_begin(here, None, None)  # type: ignore[arg-type]
+    assert path.read_text() == '{"step": 0}\n{"step": 1}\nnot json\n'
+    here.state.steps_done = 0
+    LogLines(1, path=path, append=True).on_train_begin(here, None, None)  # type: ignore[arg-type]
+    assert len(path.read_text().splitlines()) == 3
+    LogLines(1, path=path).on_train_begin(here, None, None)  # type: ignore[arg-type]
+    assert path.read_text() == ""
+
+
+def test_the_interval_is_a_number_of_steps() -> None:
+    """0 and fractions are refused."""
+    with pytest.raises(ValueError, match="every is a number of steps"):
+        LogLines(0)
