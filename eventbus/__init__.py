@@ -5,6 +5,7 @@ from blinker import ANY
 from eventbus.background import QueueFullError
 from eventbus.bus import Bus
 from eventbus.codegen import DEPTH_LIMIT
+from eventbus.emitter import Emitter
 from eventbus.errors import (
     BindingError,
     DuplicateError,
@@ -14,7 +15,6 @@ from eventbus.errors import (
 )
 from eventbus.options import Options
 from eventbus.order import PRIORITIES, Order
-from eventbus.plan import Emitter
 from eventbus.signal import Signal
 from eventbus.subscription import Stats, Subscription, SubscriptionGroup
 

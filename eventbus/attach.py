@@ -103,5 +103,6 @@ def _inherited_and_empty(owner: object, name: str, static: object) -> bool:
     if code is None:
         return False
     steps = [i for i in dis.get_instructions(code) if i.opname not in ("RESUME", "NOP")]
-    returned = [i.argval for i in steps if i.opname in ("LOAD_CONST", "RETURN_CONST")]
-    return returned == [None] and len(steps) <= 2
+    named = [i.opname for i in steps]
+    empty = named in (["LOAD_CONST", "RETURN_VALUE"], ["RETURN_CONST"])
+    return empty and steps[0].argval is None

@@ -247,8 +247,8 @@ def _at_exit() -> None:
     for workers in tuple(_watched):
         try:
             workers.flush(EXIT_SECONDS)
-        except BaseException as error:
-            log.error("while leaving: %s", error, exc_info=error)
+        except BaseException:
+            log.exception("background receivers failed while the interpreter was leaving")
 
 
 def _after_fork() -> None:

@@ -71,8 +71,15 @@ def is_coroutine(receiver: Receiver) -> bool:
     while isinstance(receiver, functools.partial):
         receiver = receiver.func
     return inspect.iscoroutinefunction(receiver) or inspect.iscoroutinefunction(
-        getattr(type(receiver), "__call__", None)
+        getattr(type(receiver), "__call__", None)  # noqa: B004 -- the method is what is asked about
     )
+
+
+def check_callable(receiver: object, point: str) -> None:
+    """Raise TypeError for a receiver that cannot be called."""
+    if not callable(receiver):
+        msg = f"a receiver of {point!r} must be callable, not {receiver!r}"
+        raise TypeError(msg)
 
 
 def bind(receiver: Receiver, carried: Carried) -> Binding:
@@ -106,7 +113,7 @@ def _signature_key(receiver: Receiver) -> object | None:
     """Return what decides a plain function's or method's signature, None for all else."""
     kind = type(receiver)
     if kind is MethodType:
-        function = receiver.__func__
+        function = getattr(receiver, "__func__")  # noqa: B009 -- typed as any callable
     elif kind is FunctionType:
         function = receiver
     else:
@@ -132,19 +139,18 @@ def _bind(receiver: Receiver, carried: Carried) -> Binding:
 
 
 def _parameters(receiver: Receiver, carried: Carried) -> list[inspect.Parameter]:
-    if not callable(receiver):
-        msg = f"a receiver of {carried.point!r} must be callable, not {receiver!r}"
-        raise TypeError(msg)
+    check_callable(receiver, carried.point)
     try:
-        if isinstance(receiver, BuiltinFunctionType):
-            raise ValueError  # noqa: TRY301 -- their names mean nothing to a payload
         parameters = list(inspect.signature(receiver).parameters.values())
+        built_in = isinstance(receiver, BuiltinFunctionType)  # its names mean nothing here
     except ValueError:
+        built_in = True
+    if built_in:
         msg = (
             f"{receiver!r} is built in and has no parameter names to take {carried.point!r} by: "
             f"wrap it, as in `lambda {(carried.payload or ('value',))[0]}: ...`"
         )
-        raise BindingError(msg) from None
+        raise BindingError(msg)
     bound: set[str] = set()
     partial = receiver
     while isinstance(partial, functools.partial):
@@ -171,9 +177,8 @@ def _declared_arguments(
             keywords += [f"{key}={key}" for key in payload if key not in taken]
             continue
         source = carried.source(name)
-        if source is None and carried.positional and place < len(payload):
-            if parameter.kind in POSITIONAL and payload[place] not in taken:
-                source = payload[place]
+        if source is None and carried.positional and parameter.kind in POSITIONAL:
+            source = next((k for k in payload[place : place + 1] if k not in taken), None)
         if source is None:
             if parameter.default is inspect.Parameter.empty:
                 msg = (

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
-import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from keyword import iskeyword
-from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
+from typing import Any, NoReturn, TypeVar, Unpack
 
 from blinker import ANY
 
@@ -18,9 +14,11 @@ from eventbus.attach import calling_frame, in_class_body, mark, wanted
 from eventbus.background import Workers
 from eventbus.binding import Receiver
 from eventbus.errors import UnknownPointError, nearest
+from eventbus.guard import Guard
+from eventbus.notebook import replace_rerun
 from eventbus.options import Options, check_names, subscribe
 from eventbus.order import Order
-from eventbus.plan import Guard
+from eventbus.patterns import Pattern, Patterns, matches
 from eventbus.report import render
 from eventbus.signal import Signal
 from eventbus.subscription import Subscription, SubscriptionGroup
@@ -28,15 +26,6 @@ from eventbus.subscription import Subscription, SubscriptionGroup
 F = TypeVar("F", bound=Callable[..., Any])
 
 Handle = Subscription | SubscriptionGroup
-
-
-class _Pattern(NamedTuple):
-    """A catch-all: connected to the points it matches, also to those declared later."""
-
-    pattern: str
-    receiver: Receiver
-    options: Options
-    group: SubscriptionGroup
 
 
 class Bus:
@@ -55,8 +44,7 @@ class Bus:
         self._aliases: dict[str, str] = {}
         self._guard = Guard()
         self._workers = Workers()
-        self._patterns: list[_Pattern] = []
-        self._pattern_senders: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._patterns = Patterns()
         self._local = threading.local()
         self._profiling = 0
 
@@ -112,7 +100,7 @@ class Bus:
             self._aliases |= dict.fromkeys(aliases, name)
         if self._profiling:
             signal.time_calls(timed=True)
-        self._extend(signal)
+        self._patterns.extend(signal, self._workers)
         return signal
 
     def _check_keys(self, name: str, keys: tuple[str, ...]) -> None:
@@ -200,7 +188,7 @@ class Bus:
             if in_class:
                 mark(receiver, points, options)
             else:
-                self._replace_rerun(points, receiver)
+                replace_rerun(self._matching(points), receiver)
                 self.connect(points, receiver, **options)
             return receiver
 
@@ -256,7 +244,7 @@ class Bus:
             raise
         for pattern in points:
             if "*" in pattern:
-                self._remember(_Pattern(pattern, receiver, options, group))
+                self._patterns.add(Pattern(pattern, receiver, options, group))
         return group
 
     def _settle(self, subscription: Subscription) -> Subscription:
@@ -284,47 +272,11 @@ class Bus:
         found: dict[str, Signal] = {}
         for name in points:
             if "*" in name:
-                pattern = name.removeprefix("on_")
-                found |= {n: s for n, s in self._signals.items() if fnmatchcase(n, pattern)}
+                found |= {n: s for n, s in tuple(self._signals.items()) if matches(name, n)}
             else:
                 signal = self.signal(name)
                 found[signal.name] = signal
         return list(found.values())
-
-    def _remember(self, pattern: _Pattern) -> None:
-        """Keep a pattern for points declared later, where its sender keeps what is its own."""
-        sender = pattern.options.get("sender")
-        keeper = getattr(sender, "__emitters__", None)
-        if isinstance(keeper, dict):
-            keeper.setdefault(self, []).append(pattern)
-            self._pattern_senders.add(sender)
-        else:
-            self._patterns.append(pattern)
-
-    def _extend(self, signal: Signal) -> None:
-        """Connect the patterns that match a point declared just now."""
-        self._patterns = [p for p in self._patterns if not p.group.ended]
-        local = (p for s in tuple(self._pattern_senders) for p in s.__emitters__.get(self, ()))
-        for pattern, receiver, options, group in (*self._patterns, *local):
-            if not group.ended and fnmatchcase(signal.name, pattern.removeprefix("on_")):
-                if not any(s.point == signal.name for s in group):
-                    group.add(subscribe(signal, receiver, options, workers=self._workers))
-
-    def _replace_rerun(self, points: tuple[str, ...], receiver: Receiver) -> None:
-        """Where a notebook's cell is run again, let its functions replace their former selves."""
-        interactive = hasattr(sys, "ps1") or hasattr(builtins, "__IPYTHON__")
-        name = getattr(receiver, "__qualname__", "<")
-        if not interactive or "<" in name or getattr(receiver, "__module__", "") != "__main__":
-            return
-        for signal in self._matching(points):
-            for subscription in signal.own:
-                old = subscription.receiver
-                if (
-                    old is not receiver
-                    and getattr(old, "__qualname__", None) == name
-                    and getattr(old, "__module__", None) == "__main__"
-                ):
-                    subscription.disconnect()
 
     def attach(self, owner: object, **options: Unpack[Options]) -> SubscriptionGroup:
         """Connect an object's methods: those marked by ``@on``, and those named ``on_<point>``.

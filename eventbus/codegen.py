@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
-from types import CodeType, MethodType
+from types import CodeType, FrameType, MethodType
 from typing import Any, Final, NamedTuple
 
 from eventbus.errors import ReentrancyError
@@ -149,11 +149,11 @@ def true_depth(point: str, hint: int) -> int:
 
     """
     depth = 0
-    frame = sys._getframe(1)  # noqa: SLF001 -- the only cheap way to see the stack
-    while frame is not None:
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 -- the only cheap way to see the stack
+    while frame:
         code = frame.f_code
         depth += code.co_name == point and code.co_filename.startswith(FILE)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     if depth > DEPTH_LIMIT:
         msg = (
             f"{point!r} was sent from inside its own receivers more than {DEPTH_LIMIT} deep "
@@ -184,10 +184,7 @@ _number = itertools.count(1)
 
 def signature(form: Form, door: Door) -> str:
     """Return the parameters of a plan's function."""
-    if form.payload is None:
-        payload = "**payload"
-    else:
-        payload = ", ".join(form.payload)
+    payload = "**payload" if form.payload is None else ", ".join(form.payload)
     if door is HOT:
         return payload
     if not door.results:

@@ -12,9 +12,9 @@ from blinker import ANY
 
 from eventbus.binding import Binding, Carried, Receiver, bind, describe
 from eventbus.codegen import shape
+from eventbus.emitter import Home
 from eventbus.errors import BindingError, DuplicateError, nearest
 from eventbus.order import priority_number
-from eventbus.plan import Home
 from eventbus.signal import Signal, weak_kind
 from eventbus.subscription import Subscription
 

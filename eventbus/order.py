@@ -52,7 +52,7 @@ def priority_number(priority: str | int | None) -> int:
     if isinstance(priority, bool) or not isinstance(priority, int):
         msg = f"priority must be a name or an int from 0 to 100, not {priority!r}"
         raise TypeError(msg)
-    if not 0 <= priority <= 100:
+    if not PRIORITIES["HIGHEST"] <= priority <= PRIORITIES["LOWEST"]:
         msg = f"priority must be from 0 (first) to 100 (last), not {priority}"
         raise ValueError(msg)
     return priority
@@ -80,28 +80,13 @@ def arranged(subscriptions: Sequence[Subscription]) -> tuple[Subscription, ...]:
 
 def _topological(subscriptions: Sequence[Subscription]) -> tuple[Subscription, ...]:
     """Sort by Kahn's algorithm, always taking the free subscription with the lowest place."""
-    count = range(len(subscriptions))
-    named: dict[str, list[int]] = {}
-    for i in count:
-        named.setdefault(subscriptions[i].name, []).append(i)
-    later: list[set[int]] = [set() for _ in count]  # i runs before each of later[i]
-    pulled: list[set[int]] = [set() for _ in count]  # by i's own before=
-    for i, s in enumerate(subscriptions):
-        for name in s.after:
-            for j in named.get(name, ()):
-                if j != i:
-                    later[j].add(i)
-        for name in s.before:
-            targets = {j for j in named.get(name, ()) if j != i}
-            later[i] |= targets
-            pulled[i] |= targets
-
+    later, pulled = _constraints(subscriptions)
     waiting = [0] * len(subscriptions)
     for targets in later:
         for j in targets:
             waiting[j] += 1
     places = _pull(subscriptions, pulled)
-    free = [(places[i], i) for i in count if not waiting[i]]
+    free = [(place, i) for i, place in enumerate(places) if not waiting[i]]
     heapq.heapify(free)
     result = []
     while free:
@@ -112,10 +97,27 @@ def _topological(subscriptions: Sequence[Subscription]) -> tuple[Subscription, .
             if not waiting[j]:
                 heapq.heappush(free, (places[j], j))
     if len(result) != len(subscriptions):
-        stuck = ", ".join(sorted({subscriptions[i].name for i in count if waiting[i]}))
+        stuck = ", ".join(
+            sorted({s.name for s, w in zip(subscriptions, waiting, strict=True) if w})
+        )
         msg = f"after= and before= close a cycle between {stuck}"
         raise OrderError(msg)
     return tuple(result)
+
+
+def _constraints(subscriptions: Sequence[Subscription]) -> tuple[list[set[int]], list[set[int]]]:
+    """Return, for each subscription, those that must run later, and those of them it named."""
+    named: dict[str, list[int]] = {}
+    for i, s in enumerate(subscriptions):
+        named.setdefault(s.name, []).append(i)
+    later: list[set[int]] = [set() for _ in subscriptions]
+    pulled: list[set[int]] = [set() for _ in subscriptions]
+    for i, s in enumerate(subscriptions):
+        for j in (j for name in s.after for j in named.get(name, ()) if j != i):
+            later[j].add(i)
+        pulled[i] = {j for name in s.before for j in named.get(name, ()) if j != i}
+        later[i] |= pulled[i]
+    return later, pulled
 
 
 def _pull(subscriptions: Sequence[Subscription], pulled: list[set[int]]) -> list[tuple[Key, Key]]:

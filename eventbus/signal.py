@@ -12,50 +12,16 @@ from typing import Any, NoReturn, TypeVar
 import blinker
 from blinker import ANY
 
-from eventbus.binding import Carried, Receiver, is_coroutine
+from eventbus.binding import Carried, Receiver, check_callable, is_coroutine
 from eventbus.codegen import ASYNC, RESULTS, SEND, Door, Form, shape
+from eventbus.emitter import Emitter, Home, weakly
+from eventbus.guard import Guard
 from eventbus.order import arranged
-from eventbus.plan import Emitter, Function, Guard, Home, assemble, weakly
+from eventbus.plan import Function, assemble
+from eventbus.senders import Senders
 from eventbus.subscription import Subscription, identity_of
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class SenderRef(weakref.ref[Any]):
-    """A weak reference to a sender that has its emitter released when it dies."""
-
-    __slots__ = ("key", "signal")
-    key: object
-    signal: weakref.ref[Signal]
-
-
-def _sender_died(reference: SenderRef) -> None:
-    signal = reference.signal()
-    if signal is not None:
-        signal.forget_sender(reference.key)
-
-
-class EmitterRef(weakref.ref[Emitter]):
-    """A weak reference to an emitter that leaves the signal's index when it dies."""
-
-    __slots__ = ("key", "signal")
-    key: object
-    signal: weakref.ref[Signal]
-
-
-def _emitter_died(reference: EmitterRef) -> None:
-    signal = reference.signal()
-    if signal is not None:
-        signal.forget_emitter(reference)
-
-
-def sender_key(sender: object) -> object:
-    """Return what tells senders apart: the value of a str, an int or None, else the identity."""
-    if sender is None or isinstance(sender, str):
-        return sender
-    if isinstance(sender, int):
-        return "int", int(sender)
-    return id(sender)
 
 
 class Signal(blinker.NamedSignal, Home):
@@ -104,25 +70,16 @@ class Signal(blinker.NamedSignal, Home):
         """Counts changes, so that a plan made meanwhile is known to be stale."""
         arguments = ["**payload"] if payload is None else [f"{key}={key}" for key in payload]
         self._plain_arguments = ", ".join(["sender", *arguments])
-        self._weak = weakref.ref(self)
         self._mutes = 0
         self._own = ()
         self._ids = {}
         self._doors: dict[Door, Function] = {}
-        self._emitters: dict[object, EmitterRef] = {}
-        self._addressed: set[object] = set()
-        """The keys of senders with subscriptions of their own."""
-        self._by_value = 0
-        """How many of them are values, which an identity does not tell."""
+        self._senders = Senders()
         self._context = {
             "_depth": CellType(0),
-            "_addressed": CellType(self._addressed),
+            "_addressed": CellType(self._senders.addressed),
             "_elsewhere": CellType(weakly(self._elsewhere)),
         }
-        self._kept: dict[object, Emitter] = {}
-        """The emitters among them whose sender does not keep them itself."""
-        self._built: set[EmitterRef] = set()
-        """The emitters that have plans."""
         self._heard = False
         """Whether a sender without subscriptions of its own is heard."""
         self._constrained = False
@@ -139,10 +96,10 @@ class Signal(blinker.NamedSignal, Home):
         """The payload key that is the point's own index; None if it has none."""
         return self.form.counter
 
-    @property  # type: ignore[override]
+    @property
     def receivers(self) -> dict[object, Receiver]:
         """The connected receivers by identity; its truth value says whether there are any."""
-        every = [*self._own, *(s for e in self._senders() for s in e.own)]
+        every = [*self._own, *(s for e in self._senders.all() for s in e.own)]
         return {identity_of(r): r for s in every if (r := s.receiver) is not None}
 
     @receivers.setter
@@ -153,7 +110,7 @@ class Signal(blinker.NamedSignal, Home):
     def receivers(self) -> None:
         """See the setter."""
 
-    @property  # type: ignore[override]
+    @property
     def is_muted(self) -> bool:
         """Whether the signal is silent."""
         return self._mutes > 0
@@ -181,15 +138,13 @@ class Signal(blinker.NamedSignal, Home):
             TypeError: the receiver is not callable, or the sender can't be told apart safely.
 
         """
-        if not callable(receiver):
-            msg = f"a receiver of {self.name!r} must be callable, not {receiver!r}"
-            raise TypeError(msg)
+        check_callable(receiver, self.name)
         home = self.home_for(sender)
         with self.guard:
             there = next((s for s in home.find(receiver) if s.shape.plain), None)
             if there is not None and there.weak and not weak:
                 there.end()
-                home._take_out((there,))
+                home.take_out((there,))
                 there = None
             if there is None:
                 added = Subscription(
@@ -256,9 +211,7 @@ class Signal(blinker.NamedSignal, Home):
             self.changed()
             self._all_stale()
 
-    def send(  # type: ignore[override]
-        self, sender: object = None, /, **payload: Any
-    ) -> list[tuple[Receiver, Any]]:
+    def send(self, sender: object = None, /, **payload: Any) -> list[tuple[Receiver, Any]]:
         """Call every receiver that listens to ``sender`` and return (receiver, value) pairs.
 
         Raises:
@@ -269,16 +222,19 @@ class Signal(blinker.NamedSignal, Home):
         home = self.home_of(sender)
         if home is not self:
             return home.door(RESULTS)(sender, **payload)  # type: ignore[no-any-return]
+        version = self.version
         function = self.door(SEND)
-        if type(self).send is Signal.send and not self._by_value:
+        if type(self).send is Signal.send and not self._senders.by_value:
             self.__dict__["send"] = function  # found first from now on, until a change
+            if self.version != version:
+                self._drop_doors()
         return function(sender, **payload)  # type: ignore[no-any-return]
 
     def _elsewhere(self, sender: object, /, **payload: object) -> list[tuple[Receiver, Any]]:
         """Send for a sender that has subscriptions of its own."""
         return (self.find_emitter(sender) or self).door(RESULTS)(sender, **payload)  # type: ignore[no-any-return]
 
-    async def send_async(  # type: ignore[override]
+    async def send_async(
         self, sender: object = None, /, **payload: Any
     ) -> list[tuple[Receiver, Any]]:
         """Call, and where it is a coroutine function await, every receiver in order.
@@ -312,50 +268,15 @@ class Signal(blinker.NamedSignal, Home):
 
         """
         with self.guard:
-            return self._emitter(sender)
-
-    def _emitter(self, sender: object) -> Emitter:
-        found = self.find_emitter(sender)
-        if found is not None:
-            return found
-        key = sender_key(sender)
-        if isinstance(key, int):
-            sender_of: Callable[[], object] = self._reference(sender, key)
-        else:
-            sender_of = lambda: sender  # noqa: E731 -- a value, not an object to be held
-        emitter = Emitter(self, key, sender_of)
-        reference = self._emitters[key] = EmitterRef(emitter, _emitter_died)
-        reference.key = key
-        reference.signal = self._weak
-        keeper = getattr(sender, "__emitters__", None)
-        if isinstance(keeper, dict):
-            keeper[self] = emitter  # what is connected to it alone shall die with it
-        return emitter
-
-    def _reference(self, sender: object, key: object) -> SenderRef:
-        try:
-            reference = SenderRef(sender, _sender_died)
-        except TypeError:
-            msg = (
-                f"{sender!r} cannot be a sender to connect to: a {type(sender).__name__} can be "
-                "neither weakly held nor safely compared; use a str, an int, or an object"
-            )
-            raise TypeError(msg) from None
-        reference.key = key
-        reference.signal = self._weak
-        return reference
+            return self._senders.find(sender) or self._senders.add(self, sender)
 
     def find_emitter(self, sender: object) -> Emitter | None:
         """Return the emitter of a sender if there is one; never another sender's."""
-        reference = self._emitters.get(sender_key(sender))
-        emitter = None if reference is None else reference()
-        if emitter is None or not isinstance(emitter.key, int):
-            return emitter  # a value is its own identity
-        return emitter if emitter.sender_of() is sender else None
+        return self._senders.find(sender)
 
     def home_of(self, sender: object) -> Emitter | Signal:
         """Return the home whose plan serves a send by ``sender``."""
-        return (self.find_emitter(sender) if self._addressed else None) or self
+        return (self._senders.find(sender) if self._senders.addressed else None) or self
 
     def home_for(self, sender: object) -> Home:
         """Return the home in which a subscription to ``sender`` has to live."""
@@ -382,14 +303,14 @@ class Signal(blinker.NamedSignal, Home):
     def subscriptions(self, sender: object = ANY) -> tuple[Subscription, ...]:
         """Return who hears ``sender`` in order; by default all subscriptions, whoever sends."""
         if sender is ANY:
-            return arranged([*self._own, *(s for e in self._senders() for s in e.own)])
+            return arranged([*self._own, *(s for e in self._senders.all() for s in e.own)])
         emitter = self.find_emitter(sender)
         return self.plan_of(emitter.own if emitter is not None else ())
 
     def find_all(self, receiver: object, sender: object = ANY) -> tuple[Subscription, ...]:
         """Find the subscriptions of a receiver, to one sender or by default to any and all."""
         if sender is ANY:
-            homes: list[Home] = [self, *self._senders()]
+            homes: list[Home] = [self, *self._senders.all()]
         else:
             emitter = self.find_emitter(sender)
             homes = [] if emitter is None else [emitter]
@@ -414,7 +335,7 @@ class Signal(blinker.NamedSignal, Home):
             arranged([*self._own, *home.own, subscription])
             return
         arranged([*self._own, subscription])
-        for emitter in self._senders():
+        for emitter in self._senders.all():
             arranged([*self._own, *emitter.own, subscription])
 
     def announce(
@@ -461,59 +382,22 @@ class Signal(blinker.NamedSignal, Home):
         if heard is not self._heard:
             self._heard = heard
             self._all_stale()
-        elif self._built:
-            built, self._built = self._built, set()
-            for reference in built:
-                emitter = reference()
-                if emitter is not None:
-                    emitter.stale(live=emitter.live)
+        else:
+            for emitter in self._senders.take_built():
+                emitter.stale(live=emitter.live)
 
     def _all_stale(self) -> None:
-        for emitter in self._senders():
+        for emitter in self._senders.all():
             emitter.stale(live=not self._mutes and bool(self._own or emitter.own))
 
     def note_built(self, emitter: Emitter) -> None:
         """Remember that an emitter has plans, which the next change makes stale."""
-        reference = self._emitters.get(emitter.key)
-        if reference is not None:
-            self._built.add(reference)
-
-    def _senders(self) -> list[Emitter]:
-        return [e for r in self._emitters.copy().values() if (e := r()) is not None]
+        self._senders.note_built(emitter)
 
     def own_changed(self, emitter: Emitter) -> None:
-        """Keep an emitter alive while it has subscriptions, unless its sender does."""
-        key = emitter.key
-        if not emitter.own:
-            self._unaddress(key)
-        elif key not in self._addressed:
-            self._addressed.add(key)
-            if not isinstance(key, int):
-                self._by_value += 1
-                self._drop_doors()
-            if not isinstance(getattr(emitter.sender_of(), "__emitters__", None), dict):
-                self._kept[key] = emitter
-
-    def _unaddress(self, key: object) -> None:
-        self._kept.pop(key, None)
-        if key in self._addressed:
-            self._addressed.discard(key)
-            self._by_value -= not isinstance(key, int)
-
-    def forget_emitter(self, reference: EmitterRef) -> None:
-        """Drop an emitter that died from the index."""
-        if self._emitters.get(reference.key) is reference:
-            del self._emitters[reference.key]
-            self._built.discard(reference)
-            self._unaddress(reference.key)
-
-    def forget_sender(self, key: object) -> None:
-        """Drop what was connected to a sender that died."""
-        emitter = self._kept.get(key)
-        if emitter is not None and emitter.sender_of() is None:
-            self._unaddress(key)
-            for subscription in emitter.own:
-                subscription.end()
+        """Take note that an emitter has got or lost subscriptions of its own."""
+        if self._senders.note_own(emitter):
+            self._drop_doors()
 
     def __copy__(self) -> NoReturn:
         """Refuse: a copy would share the connections, but not their handles."""
@@ -533,12 +417,6 @@ class Signal(blinker.NamedSignal, Home):
 
 
 def weak_kind(receiver: Receiver) -> str:
-    """Return how a receiver can be held weakly: "method" or "function".
-
-    Raises:
-        TypeError: it can't.
-
-    """
-    if hasattr(receiver, "__func__") and hasattr(receiver, "__self__"):
-        return "method"
-    return "function"
+    """Return how a receiver is to be held weakly: by "method" or by "function"."""
+    bound = hasattr(receiver, "__func__") and hasattr(receiver, "__self__")
+    return "method" if bound else "function"

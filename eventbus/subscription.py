@@ -14,7 +14,9 @@ from eventbus.binding import Receiver, describe
 from eventbus.order import NAMES
 
 if TYPE_CHECKING:
-    from eventbus.plan import Home, Shape
+    from eventbus.codegen import Shape
+    from eventbus.emitter import Home
+    from eventbus.guard import Guard
 
 log: Final = logging.getLogger("eventbus")
 
@@ -130,14 +132,14 @@ class Subscription:
         self._extra = extra
         self._home: weakref.ref[Home] | None = None
         self._method: Callable[..., Any] | None = None
-        target = call or receiver
+        held: Any = receiver
         if weak:
-            if isinstance(receiver, MethodType):
-                self._method = receiver.__func__
-                receiver = receiver.__self__
-            receiver = target = WeakReceiver(receiver, _died)
-        self._receiver: Any = receiver
-        self._cell = CellType(target)
+            if shape.weak == "method":
+                self._method = held.__func__
+                held = held.__self__
+            held = WeakReceiver(held, _died)
+        self._receiver = held
+        self._cell = CellType(call or held)
 
     # -- what it is
 
@@ -222,7 +224,7 @@ class Subscription:
 
     # -- what plans and homes use
 
-    def _guard(self) -> Any:
+    def _guard(self) -> Guard:
         home = self._home() if self._home is not None else None
         if home is None:
             msg = f"{self!r} has lost its signal"

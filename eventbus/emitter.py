@@ -1,0 +1,254 @@
+"""Where subscriptions live: homes, and the emitter, which is the hot door of one sender."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import CellType
+from typing import TYPE_CHECKING, Any
+
+from eventbus.codegen import HOT, PIECE, Door
+from eventbus.guard import Guard
+from eventbus.plan import Function, assemble, single
+from eventbus.subscription import Subscription, identity_of
+
+if TYPE_CHECKING:
+    from eventbus.signal import Signal
+
+
+class Home:
+    """Where subscriptions live: a signal, for any sender, or one sender's emitter."""
+
+    __slots__ = ("_ids", "_own", "guard")
+
+    guard: Guard
+    """The lock that changes are made under."""
+    _own: tuple[Subscription, ...]
+    _ids: dict[object, Subscription | tuple[Subscription, ...]]
+
+    @property
+    def own(self) -> tuple[Subscription, ...]:
+        """The subscriptions that live here, by priority and connection order."""
+        return self._own
+
+    @property
+    def ids(self) -> dict[object, Subscription | tuple[Subscription, ...]]:
+        """The subscriptions by the identity of their receivers."""
+        return self._ids
+
+    def changed(self) -> None:
+        """Drop the plans that the change made stale."""
+        raise NotImplementedError
+
+    def put(self, subscription: Subscription) -> None:
+        """Take in a subscription; the guard must be held."""
+        own = self._own
+        priority = subscription.priority
+        last = len(own)
+        while last and own[last - 1].priority > priority:
+            last -= 1
+        self._own = (*own[:last], subscription, *own[last:])
+        identity = subscription.identity
+        there = self._ids.get(identity)
+        if there is None:
+            self._ids[identity] = subscription
+        else:
+            self._ids[identity] = (*_several(there), subscription)
+        self.changed()
+
+    def remove(self, subscription: Subscription) -> bool:
+        """Disconnect a subscription and say whether it was connected."""
+        with self.guard:
+            if not subscription.active:
+                return False
+            subscription.end()
+            self.take_out((subscription,))
+        return True
+
+    def take_out(self, leaving: tuple[Subscription, ...]) -> None:
+        """Let go of subscriptions that have ended; the guard must be held."""
+        own = self._own
+        if len(leaving) == 1:
+            at = own.index(leaving[0])
+            self._own = own[:at] + own[at + 1 :]
+        else:
+            self._own = tuple(s for s in own if s not in leaving)
+        for each in leaving:
+            there = self._ids.pop(each.identity)
+            if there is not each:
+                rest = tuple(s for s in _several(there) if s is not each)
+                self._ids[each.identity] = rest[0] if len(rest) == 1 else rest
+        self.changed()
+
+    def find(self, receiver: object) -> Iterator[Subscription]:
+        """Find the subscriptions of a receiver."""
+        there = self._ids.get(identity_of(receiver))
+        if there is not None:
+            for subscription in _several(there):
+                if identity_of(subscription.receiver) == identity_of(receiver):
+                    yield subscription  # an id may have been used again, a live one not
+
+    def bury(self) -> None:
+        """Have dead receivers dropped; called by garbage collection."""
+        self.guard.bury(weakref.ref(self))
+
+    def drop_dead(self) -> None:
+        """Drop subscriptions whose weakly held receiver is gone; the guard must be held."""
+        dead = tuple(s for s in self._own if s.weak and s.receiver is None)
+        if dead:
+            for s in dead:
+                s.end()
+            self.take_out(dead)
+
+
+def _several(
+    there: Subscription | tuple[Subscription, ...],
+) -> tuple[Subscription, ...]:
+    return there if isinstance(there, tuple) else (there,)
+
+
+class Emitter(Home):
+    """The hot door: sends one signal for one sender, and holds what listens to it alone.
+
+    Made by ``signal.emitter(sender)``. Use it as ``if emitter.live: emitter.send(...)``
+    and look ``send`` up each time: connecting and disconnecting replace it. The sender
+    is held weakly.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_built",
+        "_doors",
+        "_signal",
+        "context",
+        "key",
+        "live",
+        "send",
+        "sender_of",
+    )
+
+    live: bool
+    """Whether anything listens."""
+    send: Function
+    """Send, with the payload by position in its declared order or by name; returns None."""
+
+    def __init__(self, signal: Signal, key: object, sender_of: Callable[[], Any]) -> None:
+        self._signal = weakref.ref(signal)
+        self.guard = signal.guard
+        self.key = key
+        self.sender_of = sender_of
+        self.context = {"_depth": CellType(0), "_sender_of": CellType(sender_of)}
+        self._own = ()
+        self._ids = {}
+        self._doors: dict[Door, Function] = {}
+        self._built = False
+        self.live = signal.audible and bool(signal.own)
+
+    def __getattr__(self, name: str) -> Any:
+        """Build ``send`` when it is asked for after a change."""
+        if name != "send":
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg)
+        signal = self._live_signal()
+        version = signal.version
+        function = assemble(
+            signal.form, HOT, self.subscriptions(), self.context, weakly(self._drop_send)
+        )
+        self.send = function
+        self._built = True
+        signal.note_built(self)
+        if signal.version != version:  # it changed meanwhile, in another thread
+            self._drop_send()
+        return function
+
+    @property
+    def signal(self) -> Signal:
+        """The signal that it sends."""
+        return self._live_signal()
+
+    def door(self, door: Door) -> Function:
+        """Return the function behind one of the doors that return results."""
+        function = self._doors.get(door)
+        if function is None:
+            signal = self._live_signal()
+            version = signal.version
+            function = assemble(
+                signal.form, door, self.subscriptions(), self.context, weakly(self._drop_doors)
+            )
+            self._doors[door] = function
+            signal.note_built(self)
+            if signal.version != version:
+                self._doors.clear()
+        return function
+
+    def send_all(self, *args: object, **payload: object) -> list[BaseException]:
+        """Send to every receiver even if some fail, and return what they raised, in order.
+
+        For points that everybody must hear, such as the end of a run.
+
+        Raises:
+            TypeError: the payload is not what the point declares.
+
+        """
+        form = self._live_signal().form
+        assemble(form, HOT, (), self.context, self._drop_send)(*args, **payload)
+        errors: list[BaseException] = []
+        for subscription in self.subscriptions():
+            try:
+                single(form, PIECE, subscription, self.context)(self.sender_of(), *args, **payload)
+            except BaseException as error:  # noqa: BLE001 -- they are the caller's to judge
+                errors.append(error)
+        return errors
+
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """Return who listens, in the order in which they run."""
+        return self._live_signal().plan_of(self._own)
+
+    def changed(self) -> None:
+        """Drop the plans after a change of the sender's own subscriptions."""
+        signal = self._signal()
+        if signal is not None:
+            signal.version += 1
+            signal.own_changed(self)
+            self.stale(live=signal.audible and bool(self._own or signal.own))
+
+    def stale(self, *, live: bool) -> None:
+        """Drop the plans after any change."""
+        self.live = live
+        if self._doors:
+            self._doors.clear()
+        if self._built:
+            self._drop_send()
+
+    def _drop_send(self) -> None:
+        self._built = False
+        with suppress(AttributeError):  # another thread was first
+            del self.send
+
+    def _drop_doors(self) -> None:
+        self._doors.clear()
+
+    def _live_signal(self) -> Signal:
+        signal = self._signal()
+        if signal is None:
+            msg = "the signal of this emitter is gone; keep its bus alive"
+            raise ReferenceError(msg)
+        return signal
+
+    def __repr__(self) -> str:
+        """Show the point and how many listen."""
+        signal = self._signal()
+        name = "gone" if signal is None else repr(signal.name)
+        return f"<Emitter {name}: {len(self._own)} of its own, live={self.live}>"
+
+
+def weakly(method: Function) -> Function:
+    """Make a function that calls a bound method as long as its object is alive."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: object, **kwargs: object) -> Any:
+        alive = reference()
+        return None if alive is None else alive(*args, **kwargs)
+
+    return call

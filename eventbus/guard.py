@@ -1,0 +1,65 @@
+"""The lock of a bus, and what garbage collection leaves to whoever holds it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from eventbus.emitter import Home
+
+
+class Guard:
+    """The lock of a bus, which garbage collection can leave work with.
+
+    A weak receiver may die at any instant, also in the thread that holds the lock; its
+    callback then leaves the home to be swept by whoever releases the lock.
+    """
+
+    def __init__(self) -> None:
+        self.renew()
+        _guards.add(self)
+
+    def renew(self) -> None:
+        """Start with an open lock, as after a fork."""
+        self._lock = threading.Lock()
+        self._buried: deque[weakref.ref[Home]] = deque()
+
+    def __enter__(self) -> Self:
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if self._buried:
+            self._sweep()
+
+    def bury(self, home: weakref.ref[Home]) -> None:
+        """Have a home drop its dead receivers, now or when the lock is free."""
+        self._buried.append(home)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        while self._buried and self._lock.acquire(blocking=False):
+            try:
+                while self._buried:
+                    home = self._buried.popleft()()
+                    if home is not None:
+                        home.drop_dead()
+            finally:
+                self._lock.release()
+
+
+_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+
+
+def _renew() -> None:
+    for guard in _guards:
+        guard.renew()
+
+
+if hasattr(os, "register_at_fork"):  # a lock held by another thread stays held in the child
+    os.register_at_fork(after_in_child=_renew)
