@@ -302,7 +302,7 @@ class Bus:
         for key in ("priority", "name"):
             value = getattr(owner, key, None)
             if isinstance(value, str | int) and not isinstance(owner, type):
-                defaults[key] = value  # type: ignore[literal-required]
+                defaults[key] = value
         group = SubscriptionGroup()
         try:
             for points, method, marked, by_position in wanted(self, owner):

@@ -97,10 +97,8 @@ def _topological(subscriptions: Sequence[Subscription]) -> tuple[Subscription, .
             if not waiting[j]:
                 heapq.heappush(free, (places[j], j))
     if len(result) != len(subscriptions):
-        stuck = ", ".join(
-            sorted({s.name for s, w in zip(subscriptions, waiting, strict=True) if w})
-        )
-        msg = f"after= and before= close a cycle between {stuck}"
+        stuck = {s.name for s, left in zip(subscriptions, waiting, strict=True) if left}
+        msg = f"after= and before= close a cycle between {', '.join(sorted(stuck))}"
         raise OrderError(msg)
     return tuple(result)
 
