@@ -70,7 +70,7 @@ def test_nested_attributes_items_and_named_objects_are_reached() -> None:
 
 
 def test_every_group_of_an_optimizer_is_set() -> None:
-    """On an object with param_groups the item of each group is set; two arguments see each value."""
+    """With param_groups each group's item is set; two arguments see each value."""
     optimizer = Optimizer(1.0, 2.0)
     run(Schedule(lambda epoch, lr: lr / 2, optimizer, "lr"), epochs=2)
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.5]
@@ -91,7 +91,7 @@ def test_a_name_given_for_the_logs_is_used() -> None:
 
 
 def test_a_resumed_run_does_not_apply_an_epoch_twice() -> None:
-    """An epoch that is entered again after a resume keeps its value; the next one goes on from it."""
+    """An epoch that is entered again keeps its value; the next one goes on from it."""
     whole, first, second = Optimizer(1.0), Optimizer(1.0), Optimizer(1.0)
     run(Schedule(lambda epoch, lr: lr / 2, whole, "lr"), epochs=4)
     before = Schedule(lambda epoch, lr: lr / 2, first, "lr")

@@ -147,7 +147,7 @@ def test_an_average_of_small_floats_is_kept_in_32_bits(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_blend_averages_floats_and_takes_over_the_rest(kind: str) -> None:
-    """Floating arrays are averaged through dicts, lists and tuples; counts and new items are copied."""
+    """Floats are averaged through all containers; counts and new items are copied."""
     old = {"w": make(kind, [0.0]), "n": make(kind, [1], "int32"), "t": (make(kind, [4.0]),)}
     new = {"w": make(kind, [1.0]), "n": make(kind, [2], "int32"), "t": (make(kind, [8.0]),), "k": 1}
     mixed = blend(widened(old), new, 0.75)
