@@ -120,12 +120,12 @@ class Emitter(Home):
         "__weakref__",
         "_built",
         "_doors",
-        "_signal",
         "context",
         "key",
         "live",
         "send",
         "sender_of",
+        "signal",
     )
 
     live: bool
@@ -134,7 +134,8 @@ class Emitter(Home):
     """Send, with the payload by position in its declared order or by name; returns None."""
 
     def __init__(self, signal: Signal, key: object, sender_of: Callable[[], Any]) -> None:
-        self._signal = weakref.ref(signal)
+        self.signal = signal
+        """The signal that it sends."""
         self.guard = signal.guard
         self.key = key
         self.sender_of = sender_of
@@ -150,7 +151,7 @@ class Emitter(Home):
         if name != "send":
             msg = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(msg)
-        signal = self._live_signal()
+        signal = self.signal
         version = signal.version
         function = assemble(
             signal.form, HOT, self.subscriptions(), self.context, weakly(self._drop_send)
@@ -162,16 +163,11 @@ class Emitter(Home):
             self._drop_send()
         return function
 
-    @property
-    def signal(self) -> Signal:
-        """The signal that it sends."""
-        return self._live_signal()
-
     def door(self, door: Door) -> Function:
         """Return the function behind one of the doors that return results."""
         function = self._doors.get(door)
         if function is None:
-            signal = self._live_signal()
+            signal = self.signal
             version = signal.version
             function = assemble(
                 signal.form, door, self.subscriptions(), self.context, weakly(self._drop_doors)
@@ -191,7 +187,7 @@ class Emitter(Home):
             TypeError: the payload is not what the point declares.
 
         """
-        form = self._live_signal().form
+        form = self.signal.form
         assemble(form, HOT, (), self.context, self._drop_send)(*args, **payload)
         errors: list[BaseException] = []
         for subscription in self.subscriptions():
@@ -203,15 +199,13 @@ class Emitter(Home):
 
     def subscriptions(self) -> tuple[Subscription, ...]:
         """Return who listens, in the order in which they run."""
-        return self._live_signal().plan_of(self._own)
+        return self.signal.plan_of(self._own)
 
     def changed(self) -> None:
         """Drop the plans after a change of the sender's own subscriptions."""
-        signal = self._signal()
-        if signal is not None:
-            signal.version += 1
-            signal.own_changed(self)
-            self.stale(live=signal.audible and bool(self._own or signal.own))
+        self.signal.version += 1
+        self.signal.own_changed(self)
+        self.stale(live=self.signal.audible and bool(self._own or self.signal.own))
 
     def stale(self, *, live: bool) -> None:
         """Drop the plans after any change."""
@@ -229,18 +223,9 @@ class Emitter(Home):
     def _drop_doors(self) -> None:
         self._doors.clear()
 
-    def _live_signal(self) -> Signal:
-        signal = self._signal()
-        if signal is None:
-            msg = "the signal of this emitter is gone; keep its bus alive"
-            raise ReferenceError(msg)
-        return signal
-
     def __repr__(self) -> str:
         """Show the point and how many listen."""
-        signal = self._signal()
-        name = "gone" if signal is None else repr(signal.name)
-        return f"<Emitter {name}: {len(self._own)} of its own, live={self.live}>"
+        return f"<Emitter {self.signal.name!r}: {len(self._own)} of its own, live={self.live}>"
 
 
 def weakly(method: Function) -> Function:

@@ -52,7 +52,7 @@ class Senders:
         """How many of them are values, which an identity does not tell."""
         self._kept: dict[object, Emitter] = {}
         """The emitters among them that their sender does not keep itself."""
-        self._built: set[Ref] = set()
+        self._built: dict[object, Ref] = {}
         """The emitters that have plans."""
 
     def find(self, sender: object) -> Emitter | None:
@@ -106,14 +106,14 @@ class Senders:
         """Remember that an emitter has plans."""
         reference = self._index.get(emitter.key)
         if reference is not None:
-            self._built.add(reference)
+            self._built[emitter.key] = reference
 
     def take_built(self) -> list[Emitter]:
         """Return the emitters that have plans, and forget that they do."""
         if not self._built:
             return []
-        built, self._built = self._built, set()
-        return [e for r in built if (e := r()) is not None]
+        built, self._built = self._built, {}
+        return [e for r in built.values() if (e := r()) is not None]
 
     def note_own(self, emitter: Emitter) -> bool:
         """Keep an emitter alive while it has subscriptions, unless its sender does.
@@ -143,7 +143,7 @@ class Senders:
         """Drop an emitter that died."""
         if self._index.get(reference.key) is reference:
             del self._index[reference.key]
-            self._built.discard(reference)
+            self._built.pop(reference.key, None)
             self._unaddress(reference.key)
 
     def forget_sender(self, key: object) -> None:
