@@ -1,0 +1,207 @@
+"""The loop that the user writes: ``for epoch in loop.epochs(5): for batch in loop.batches(data)``.
+
+Closing a generator cannot tell a ``break`` from an error, and comes before the ``with``
+block hears of it. So inside of ``with``, nothing is sent on closing: what was left open is
+closed by the next call of ``epochs`` or ``batches``, or by the end of the block.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lifecycle.passes import fill, length, limited, predict_stage, test_stage
+from lifecycle.stage import report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lifecycle.data import Feed
+    from lifecycle.loop import Loop
+    from lifecycle.span import Pass
+    from lifecycle.stage import Stage
+    from lifecycle.training import Training
+
+__all__ = ["ByHand"]
+
+
+class ByHand:
+    """What is open of a hand-written loop."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.managed = False
+        """Whether a ``with`` block will end what is left open."""
+        self.training: Training | None = None
+        self.whole = True
+        """Whether the batches of the epoch came to their end."""
+        self.alone: tuple[Stage, Pass, str | None] | None = None
+        """The test or predict pass that is open."""
+
+    # -- the generators
+
+    def epochs(self, training: Training, resume: object) -> Iterator[int]:
+        """Yield the epochs of a run."""
+        self.settle()
+        training.stage.by_hand = True
+        training.enter()
+        self.training = training
+        try:
+            training.begin(resume)
+            index = training.initial_epoch
+            while not training.stage.stopped and (
+                training.epochs is None or index < training.epochs
+            ):
+                training.open_epoch(index)
+                self.whole = True
+                yield index
+                self._close_epoch()
+                index += 1
+        except GeneratorExit:
+            training.stage.left = True
+            if not self.managed:
+                self._close_quietly()
+            return
+        except BaseException as error:
+            if not self.managed:
+                self._end(error)
+            raise
+        self._end(None)
+
+    def train(self, feed: Feed, steps: int | None) -> Iterator[Any]:
+        """Yield the batches of the epoch that is open."""
+        self._settle_pass()
+        training = self.training
+        epoch = training.epoch if training is not None else None
+        if training is None or epoch is None:
+            raise RuntimeError(
+                "batches to train on belong to an epoch: `for epoch in loop.epochs(n): for batch"
+                " in loop.batches(data): ...`"
+            )
+        epoch.settle()
+        training.position.feed = feed
+        self.loop.state.steps_per_epoch = training.steps_per_epoch = length(feed, steps)
+        if epoch.halted():
+            self.whole = False
+            return
+        batches = limited(training.position.draw(feed, self.loop.state.epoch), steps)
+        self.whole = False
+        yield from epoch.walk(batches)
+        self.whole = not (epoch.within or epoch.cut or training.stage.stopped) or (
+            epoch.done == training.steps_per_epoch
+        )
+
+    def test(self, feed: Feed, steps: int | None, name: str | None) -> Iterator[Any]:
+        """Yield the batches of a test pass."""
+        epoch = self._around()
+        stage, made = test_stage(self.loop, name, epoch)
+        yield from self._pass(stage, made, feed, steps, name, (name, epoch, length(feed, steps)))
+
+    def predict(self, feed: Feed, steps: int | None) -> Iterator[Any]:
+        """Yield the batches of a predict pass."""
+        self._around()
+        stage, made = predict_stage(self.loop)
+        yield from self._pass(stage, made, feed, steps, None, (length(feed, steps),))
+
+    def _around(self) -> int | None:
+        """Close the pass that was open before; return the epoch around the new one."""
+        self._settle_pass()
+        training = self.training
+        if training is None or training.epoch is None:
+            return None
+        training.epoch.settle()
+        training.fill(training.epoch)
+        return self.loop.state.epoch
+
+    def _pass(
+        self,
+        stage: Stage,
+        made: Pass,
+        feed: Feed,
+        steps: int | None,
+        name: str | None,
+        payload: tuple[Any, ...],
+    ) -> Iterator[Any]:
+        stage.by_hand = True
+        self.alone = (stage, made, name)
+        try:
+            stage.begin(*payload)
+            if not made.halted():
+                yield from made.walk(limited(feed.open(self.loop.state.epoch), steps))
+        except GeneratorExit:
+            stage.left = True
+            if not self.managed and self.training is None:
+                self._close_quietly()
+            return
+        except BaseException as error:
+            if not self.managed and self.training is None:
+                self._end(error)
+            raise
+        if made.within:  # closed, which is not to be told from its end here
+            stage.left = True
+            if not self.managed and self.training is None:
+                self._close_quietly()
+            return
+        self._settle_pass()
+
+    # -- closing
+
+    def settle(self) -> None:
+        """Close all that an earlier ``for`` has left open."""
+        self._settle_pass()
+        if self.training is not None:
+            self._end(None)
+
+    def fail(self, error: BaseException) -> None:
+        """End what is open because of an error."""
+        self._end(error)
+
+    def _settle_pass(self) -> None:
+        if self.alone is None:
+            return
+        stage, made, name = self.alone
+        made.settle()
+        self.alone = None
+        with stage:
+            fill(made)
+        training = self.training
+        if stage.kind == "test" and training is not None and training.epoch is not None:
+            training.epoch.logs.take(made.logs, "val_" if name is None else f"val_{name}_")
+
+    def _close_epoch(self) -> None:
+        self._settle_pass()
+        training = self.training
+        assert training is not None
+        epoch = training.epoch
+        if epoch is None:
+            return
+        epoch.settle()
+        stopped = training.stage.stopped
+        training.close_epoch(
+            partial=not self.whole, resumable=not self.whole and stopped and not epoch.cut
+        )
+
+    def _end(self, error: BaseException | None) -> None:
+        """End the stages that are open, the inner one first."""
+        training = self.training
+        try:
+            if error is None:
+                if training is not None:
+                    self._close_epoch()
+                else:
+                    self._settle_pass()
+        except BaseException as failure:
+            self._end(failure)
+            raise
+        alone, self.alone, self.training = self.alone, None, None
+        stages = [alone[0]] if alone is not None else []
+        if training is not None:
+            stages.append(training.stage)
+        for stage in stages:
+            stage.__exit__(None if error is None else type(error), error, None)
+
+    def _close_quietly(self) -> None:
+        """End at the close of a generator, out of which no error can come."""
+        try:
+            self._end(None)
+        except BaseException as error:  # noqa: BLE001 -- Python would only print it
+            report(error, "at the end of a loop that was left")

@@ -1,0 +1,351 @@
+"""The mapping of metrics that travels with the points, and its running means.
+
+Values may live on a device: nothing is copied to the host before someone reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["REDUCTIONS", "Logs", "Means", "admit", "batch_size"]
+
+REDUCTIONS: Final = ("mean", "sum", "min", "max", "last")
+
+PLAIN: Final = frozenset({float, int, bool, str, type(None)})
+"""Types whose values read as they are."""
+
+
+class Logs(MutableMapping[str, Any]):
+    """Metrics by name, seen and changed by every subscriber in order.
+
+    Reading an array of one element gives a Python float; that is when its value is
+    fetched from its device, once. Anything else reads as it was put in.
+
+    Args:
+        values: what it holds at first.
+        means: the running means of the pass, for `mean`.
+    """
+
+    __slots__ = ("_means", "_raw", "_read")
+
+    def __init__(
+        self, values: Mapping[str, Any] | None = None, means: Means | None = None
+    ) -> None:
+        self._raw: dict[str, Any] = dict(values) if values else {}
+        self._read: dict[str, Any] = {}
+        self._means = means
+
+    def __getitem__(self, key: str) -> Any:
+        """Read a value.
+
+        Raises:
+            KeyError: there is none; the message lists those that there are.
+        """
+        try:
+            value = self._raw[key]
+        except KeyError:
+            there = ", ".join(map(repr, self._raw)) or "nothing yet"
+            raise KeyError(f"{key!r} is not in the logs, which hold {there}") from None
+        if type(value) in PLAIN:
+            return value
+        if key not in self._read:
+            self._read[key] = read(value)
+        return self._read[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._raw[key] = value
+        self._read.pop(key, None)
+
+    def __delitem__(self, key: str) -> None:
+        del self._raw[key]
+        self._read.pop(key, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._raw  # Mapping's own would read the value
+
+    def __repr__(self) -> str:
+        return f"Logs({dict(self)!r})"
+
+    def raw(self, key: str) -> Any:
+        """Return a value as it is, perhaps still on its device (detached from any graph)."""
+        return self._raw[key]
+
+    def mean(self, key: str) -> float:
+        """Return the running mean of a metric over the pass so far, this batch included.
+
+        Where there is no batch, as at ``epoch_end``, it is the value itself.
+
+        Raises:
+            KeyError: the metric is not averaged. What subscribers put into the logs of a
+                batch isn't; ``loop.log`` is the way to have it averaged.
+        """
+        if self._means is None:
+            return float(self[key])
+        return float(read(self._means.result(key)))
+
+    def take(self, other: Logs, prefix: str = "") -> None:
+        """Take over another's values under a prefix; what it has read is not read again."""
+        for key, value in other._raw.items():
+            self[prefix + key] = other._read.get(key, value)
+
+    def plain(self) -> dict[str, Any]:
+        """Return all values, read."""
+        return {key: self[key] for key in self._raw}
+
+
+def read(value: Any) -> Any:
+    """Return the Python float in an array of one element, and anything else as it is."""
+    shape = getattr(value, "shape", None)
+    if shape is None or not hasattr(value, "dtype"):
+        return value
+    if any(length != 1 for length in shape):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value  # such as an array of one str
+
+
+def admit(key: str, value: Any) -> Any:
+    """Return a metric as it is kept: a Python number, or a detached array of no dimension.
+
+    Raises:
+        TypeError: it is not a number; the message names the key and the type.
+    """
+    if isinstance(value, float | int):
+        return value
+    if isinstance(value, Real):  # NumPy's scalars, fractions
+        return float(value)
+    ndim = getattr(value, "ndim", None)
+    dtype = getattr(value, "dtype", None)
+    if ndim is None or dtype is None or getattr(dtype, "kind", "f") in "OSUMmc":
+        raise TypeError(f"metric {key!r} must be a number, not {_kind(value)}")
+    if ndim:
+        if any(length != 1 for length in value.shape):
+            shape = tuple(value.shape)
+            raise TypeError(
+                f"metric {key!r} must be a number, not {_kind(value)} of shape {shape};"
+                " reduce it first"
+            )
+        value = value.reshape(())
+    if getattr(value, "requires_grad", False):
+        value = value.detach()
+    return value
+
+
+def _kind(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def batch_size(data: Any) -> int:
+    """Return the length of the first array in a batch; 1 where there is none."""
+    while True:
+        shape = getattr(data, "shape", None)
+        if shape is not None:
+            return int(shape[0]) if len(shape) else 1
+        if isinstance(data, Mapping):
+            data = next(iter(data.values()), None)
+        elif isinstance(data, tuple | list) and data:
+            data = data[0]
+        else:
+            return 1
+
+
+class Mean:
+    """The weighted mean of a metric, kept where its values are.
+
+    Values of one weight are added up first and weighted together: one addition a batch.
+    """
+
+    __slots__ = ("count", "run", "total", "unit", "weight")
+
+    def __init__(self) -> None:
+        self.total: Any = 0.0
+        self.weight: float = 0
+        self.run: Any = 0.0
+        self.unit: float = 1
+        self.count = 0
+
+    def add(self, value: Any, weight: float) -> None:
+        """Count a value in."""
+        if weight != self.unit:
+            self._settle(weight)
+        run = self.run
+        if run.__class__ is float:
+            value = _wide(value)  # a half-precision sum would stand still
+        run += value  # in place where the array allows it; `run` is never the caller's own
+        self.run = run
+        self.count += 1
+
+    def _settle(self, unit: float) -> None:
+        if self.count:
+            self.total = self.total + self.run * self.unit
+            self.weight += self.count * self.unit
+        self.run, self.count, self.unit = 0.0, 0, unit
+
+    def result(self) -> Any:
+        """The mean so far."""
+        if not self.weight:
+            return self.run / self.count if self.count else 0.0
+        weight = self.weight + self.count * self.unit
+        return (self.total + self.run * self.unit) / weight
+
+
+class Fold:
+    """The sum, the least, the greatest or the last of a metric."""
+
+    __slots__ = ("combine", "total")
+
+    def __init__(self, combine: Callable[[Any, Any], Any]) -> None:
+        self.combine = combine
+        self.total: Any = None
+
+    def add(self, value: Any, weight: float) -> None:  # noqa: ARG002 -- as Mean's
+        """Count a value in."""
+        value = _wide(value)
+        if hasattr(value, "dtype"):
+            value = value + 0  # the caller may write to its array again
+        self.total = value if self.total is None else self.combine(self.total, value)
+
+    def result(self) -> Any:
+        """The value so far."""
+        return self.total
+
+
+def _wide(value: Any) -> Any:
+    """Return a value in at least float32."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or getattr(dtype, "itemsize", 8) >= 4:
+        return value
+    return value.float() if hasattr(value, "float") else value.astype("float32")
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def _min(a: Any, b: Any) -> Any:
+    if hasattr(a, "clip"):  # an array: comparing it would wait for its device
+        return a.clip(None, b)
+    return b.clip(None, a) if hasattr(b, "clip") else min(a, b)
+
+
+def _max(a: Any, b: Any) -> Any:
+    if hasattr(a, "clip"):
+        return a.clip(b, None)
+    return b.clip(a, None) if hasattr(b, "clip") else max(a, b)
+
+
+def _last(_: Any, b: Any) -> Any:
+    return b
+
+
+_FOLDS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "sum": _sum,
+    "min": _min,
+    "max": _max,
+    "last": _last,
+}
+
+
+class Means:
+    """What the metrics of a pass come to: means weighted by batch size, or other reductions."""
+
+    __slots__ = ("_cells",)
+
+    def __init__(self) -> None:
+        self._cells: dict[str, Mean | Fold] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._cells)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._cells
+
+    def add(self, metrics: Mapping[str, Any], weight: float) -> None:
+        """Fold the metrics of one batch in.
+
+        Raises:
+            TypeError: one of them is not a number.
+        """
+        cells = self._cells
+        for key, value in metrics.items():
+            cell = cells.get(key)
+            if cell is None:
+                cell = self.open(key)
+            cell.add(value if value.__class__ is float else admit(key, value), weight)
+
+    def open(self, key: str, reduce: str = "mean") -> Mean | Fold:
+        """Begin to keep a metric, or return what keeps it already.
+
+        Raises:
+            TypeError: its name is not a str.
+            ValueError: there is no such reduction, or the metric is reduced in another way.
+        """
+        if reduce not in REDUCTIONS:
+            raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, not {reduce!r}")
+        if not isinstance(key, str):
+            raise TypeError(f"a metric's name must be a str, not {key!r}")
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = Mean() if reduce == "mean" else Fold(_FOLDS[reduce])
+        elif _reduction(cell) != reduce:
+            raise ValueError(
+                f"metric {key!r} is reduced by {_reduction(cell)} in this pass, not by {reduce}"
+            )
+        return cell
+
+    def result(self, key: str) -> Any:
+        """Return what a metric comes to so far, perhaps on its device.
+
+        Raises:
+            KeyError: it is not kept.
+        """
+        try:
+            return self._cells[key].result()
+        except KeyError:
+            there = ", ".join(map(repr, self._cells)) or "none yet"
+            raise KeyError(
+                f"{key!r} is not averaged; loop.log would have it so. Averaged are {there}"
+            ) from None
+
+    def results(self) -> dict[str, Any]:
+        """Return what all come to."""
+        return {key: cell.result() for key, cell in self._cells.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it as plain numbers, from which adding goes on exactly."""
+        return {
+            key: {
+                "reduce": _reduction(cell),
+                **{name: read(getattr(cell, name)) for name in cell.__slots__ if name != "combine"},
+            }
+            for key, cell in self._cells.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
+        """Go on from a saved state."""
+        self._cells.clear()
+        for key, saved in state.items():
+            cell = self.open(key, saved["reduce"])
+            for name in saved:
+                if name != "reduce":
+                    setattr(cell, name, saved[name])
+
+
+def _reduction(cell: Mean | Fold) -> str:
+    if isinstance(cell, Mean):
+        return "mean"
+    return next(name for name, combine in _FOLDS.items() if combine is cell.combine)

@@ -1,0 +1,135 @@
+"""The position of a run: saved, and taken up again to go on exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from lifecycle import randomness
+from lifecycle.state import StopRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lifecycle.data import Feed
+    from lifecycle.span import Epoch
+    from lifecycle.state import State
+
+__all__ = ["Position"]
+
+VERSION: Final = 1
+
+KEYS: Final = frozenset(
+    {
+        "version", "epoch", "open", "batch", "step", "update", "drawn", "validated",
+        "means", "logs", "requests", "random", "data",
+    }
+)  # fmt: skip
+
+
+class Position:
+    """Where a run is in its data and in the random streams; what it takes to go on there."""
+
+    def __init__(self) -> None:
+        self.feed: Feed | None = None
+        """The training data of the run under way."""
+        self.epoch: Epoch | None = None
+        """The epoch that is open, or the last one."""
+        self.validated = 0
+        """The count of steps at which validation ran last, by steps."""
+        self.before_validation: dict[str, Any] | None = None
+        """The random states before a validation that has not come to its end."""
+        self.random_at_epoch: dict[str, Any] | None = None
+        """The random states at the begin of the epoch, which a shuffle goes by."""
+        self.drawing = False
+        """Whether the data of the epoch was begun."""
+        self.saved: Mapping[str, Any] | None = None
+        """A loaded position, until the run has gone on from it."""
+
+    def state_dict(self, state: State) -> dict[str, Any]:
+        """Describe the position with plain values and arrays."""
+        requests = [list(request) for request in state.requests if request.final]
+        if self.saved is not None:  # nothing was done yet since it was loaded
+            return {**self.saved, "requests": requests}
+        epoch = self.epoch
+        is_open = state.open and self.drawing and epoch is not None
+        batch = epoch.done if epoch is not None and is_open else 0
+        now = self.before_validation
+        if state.open and not self.drawing:
+            now = self.random_at_epoch
+        drawn = self.feed.drawn + batch if self.feed is not None and self.feed.goes_on else batch
+        return {
+            "version": VERSION,
+            "epoch": state.epoch if state.open else state.epochs_done,
+            "open": is_open,
+            "batch": batch,
+            "step": state.steps_done,
+            "update": state.updates_done,
+            "drawn": drawn,
+            "validated": self.validated,
+            "means": epoch.means.state_dict() if epoch is not None and is_open else {},
+            "logs": epoch.logs.plain() if epoch is not None else {},
+            "requests": requests,
+            "random": {
+                "epoch": self.random_at_epoch if is_open else None,
+                "now": now or randomness.capture(),
+            },
+            "data": self.feed.state() if self.feed is not None else None,
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any], state: State) -> None:
+        """Have the run that begins now go on from a saved position.
+
+        Raises:
+            ValueError: it is of another version, or keys are missing or unknown.
+        """
+        if saved.get("version") != VERSION:
+            raise ValueError(
+                f"the position of the run is of version {saved.get('version')!r}; this release"
+                f" reads version {VERSION}"
+            )
+        if saved.keys() != KEYS:
+            raise ValueError(
+                f"the position of the run lacks {sorted(KEYS - saved.keys())} and has"
+                f" {sorted(saved.keys() - KEYS)} beside what is known"
+            )
+        state.restart()
+        state.epochs_done = saved["epoch"]
+        state.epoch = saved["epoch"] - (not saved["open"])
+        state.steps_before = saved["step"]
+        state.updates_done = saved["update"]
+        state.heed(StopRequest(*request) for request in saved["requests"])
+        self.validated = saved["validated"]
+        self.epoch = None
+        self.saved = saved
+
+    def epoch_opens(self, epoch: Epoch, state: State) -> None:
+        """Set the random states for an epoch that is about to begin, and keep them."""
+        saved = self.saved
+        if saved is not None:
+            randomness.restore(saved["random"]["epoch" if saved["open"] else "now"])
+            if saved["open"]:
+                state.steps_before -= saved["batch"]
+                epoch.done = saved["batch"]
+        self.random_at_epoch = randomness.capture()
+        self.epoch = epoch
+        self.drawing = False
+
+    def draw(self, feed: Feed, index: int) -> Iterator[Any]:
+        """Begin to draw the batches of an epoch, or go on in it where the saved run was."""
+        saved, epoch = self.saved, self.epoch
+        if saved is None or epoch is None:
+            batches = feed.open(index)
+            self.drawing = True
+            return batches
+        is_open = saved["open"]
+        batch = saved["batch"] if is_open else 0
+        if feed.goes_on:
+            feed.drawn = saved["drawn"] - batch
+        batches = feed.open(index, skip=batch, state=saved["data"])
+        if is_open:
+            epoch.means.load_state_dict(saved["means"])
+            epoch.logs.update(saved["logs"])
+            randomness.restore(saved["random"]["now"])
+        self.saved, self.drawing = None, True
+        return batches

@@ -1,0 +1,344 @@
+"""Spans of a run that have logs of their own, and the one loop over batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lifecycle.logs import Logs, Means, admit, batch_size
+
+if TYPE_CHECKING:
+    from eventbus import Emitter
+    from lifecycle.stage import Stage
+    from lifecycle.state import State
+
+__all__ = ["Epoch", "Pass", "Prediction", "Run", "Span"]
+
+
+class Span:
+    """A part of a run that has logs at its end: what ``loop.log`` gets while it is innermost."""
+
+    __slots__ = ("_own", "logs")
+
+    def __init__(self) -> None:
+        self.logs = Logs()
+        """What its end point carries."""
+        self._own = Means()
+
+    def log(self, metrics: Mapping[str, Any], reduce: str) -> None:
+        """Have metrics in the logs of the end, reduced with what was logged here before."""
+        for key, value in metrics.items():
+            self._own.open(key, reduce).add(admit(key, value), 1)
+            self.logs[key] = self._own.result(key)
+
+    def closing(self) -> Logs:
+        """Return the logs that its end point carries."""
+        return self.logs
+
+    def place(self) -> str:
+        """Say in words where it stands."""
+        return ""
+
+
+class Run(Span):
+    """A run of training, at whose end stand the logs of its last epoch."""
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: Logs | None = None
+        """The logs of the epoch that ended last."""
+
+    def closing(self) -> Logs:
+        """Return the logs of the last epoch, and what was logged outside of all epochs."""
+        if self.last is None:
+            return self.logs
+        if not self.logs:
+            self.logs = self.last
+            return self.logs
+        logs = Logs()
+        logs.take(self.last)
+        logs.take(self.logs)
+        self.logs = logs
+        return logs
+
+
+class Pass(Span):
+    """A pass over batches: sends their points, folds their metrics.
+
+    Args:
+        state: the loop's.
+        stage: the stage it belongs to, which may be asked to stop.
+        kind: ``train``, ``test`` or ``predict``: whose batch points it sends.
+        begin: sends the begin of a batch.
+        end: sends the end of a batch.
+        context: what the points of a batch carry after ``data``.
+        title: what its batches are called in messages.
+    """
+
+    __slots__ = (
+        "begin",
+        "begun",
+        "broken",
+        "by_hand",
+        "context",
+        "current",
+        "cut",
+        "done",
+        "end",
+        "kind",
+        "left",
+        "means",
+        "pending",
+        "point",
+        "skipping",
+        "stage",
+        "state",
+        "title",
+        "weight",
+        "within",
+    )
+
+    def __init__(  # noqa: PLR0913 -- all that the points of its batches need
+        self,
+        state: State,
+        stage: Stage,
+        kind: str,
+        begin: Emitter,
+        end: Emitter,
+        context: tuple[Any, ...] = (),
+        title: str = "",
+    ) -> None:
+        super().__init__()
+        self.state, self.stage, self.kind = state, stage, kind
+        self.begin, self.end = begin, end
+        self.context, self.title = context, title
+        self.means = Means()
+        self.done = 0
+        """Finished batches."""
+        self.within = False
+        """Whether its batches are being gone through."""
+        self.point: str | None = None
+        """``begin`` or ``end`` while that point of a batch is being sent."""
+        self.broken = False
+        """Whether an error came out of a step."""
+        self.cut = False
+        """Whether it was asked to end early."""
+        self.skipping = False
+        """Whether the batch under way was asked to be left out."""
+        self.by_hand = False
+        """Whether the user's own ``for`` goes through the batches."""
+        self.left: tuple[Any] | None = None
+        """The batch in which the user's own ``for`` was left."""
+        self.begun = False
+        """Whether the begin of the batch under way was sent."""
+        self.current = Logs(None, self.means)
+        self.pending: dict[str, Any] = {}
+        self.weight: float = 1
+
+    @property
+    def index(self) -> int:
+        """The batch under way, or the one that ended last; -1 before the first."""
+        return self.done - (not self.within or self.point == "end")
+
+    @property
+    def settled(self) -> bool:
+        """Whether no error has come out of a step."""
+        return not self.broken
+
+    def extras(self, index: int) -> tuple[Any, ...]:  # noqa: ARG002 -- an Epoch needs it
+        """Return what the points of a batch carry after ``data``."""
+        return self.context
+
+    def place(self) -> str:
+        """Say in words where it stands."""
+        if self.point is not None:
+            return f"at {self.kind}_batch_{self.point} of {self.title}batch {self.index}"
+        if not self.within:
+            return f"at {self.title}".rstrip(" ,")
+        if self.broken:
+            return f"in the step at {self.title}batch {self.index}"
+        if self.by_hand and self.left is not None:
+            return f"in the body of the loop at {self.title}batch {self.index}"
+        return f"while drawing {self.title}batch {self.index}"
+
+    def log(self, metrics: Mapping[str, Any], reduce: str) -> None:
+        """Have metrics in the logs of this batch, and reduced in those of the end."""
+        if not self.within:
+            super().log(metrics, reduce)
+            return
+        for key, value in metrics.items():
+            if key == "batch_size":
+                self.pending[key] = value
+                continue
+            cell = self.means.open(key, reduce)
+            kept = admit(key, value)
+            if self.point == "end":
+                cell.add(kept, self.weight)
+                self.current[key] = kept
+                continue
+            if key in self.pending and reduce != "mean":
+                cell.add(self.pending[key], 1)
+            self.pending[key] = kept
+        self.state.attention = True
+
+    def run(self, batches: Iterable[Any], step: Callable[[Any], Any]) -> None:
+        """Do a step with each batch until they end or someone has it stop.
+
+        This is the loop that everything is measured by. What is not always needed stands
+        in methods, behind an attribute that says so.
+        """
+        begin, end, state = self.begin, self.end, self.state
+        self.within = True
+        for done, data in enumerate(batches, self.done + 1):
+            if begin.live and self.open(data):
+                outputs = None
+                self.done = done
+            else:
+                try:
+                    outputs = step(data)
+                    if outputs is not None:
+                        self.take(outputs, data)
+                    self.done = done
+                except BaseException:
+                    self.broken = True
+                    raise
+            if (end.live or state.attention) and self.finish(data, outputs):
+                break
+        self.within = False
+
+    def walk(self, batches: Iterable[Any]) -> Generator[Any, None, None]:
+        """Yield each batch to the user's own ``for``, as ``run`` does a step with it."""
+        begin, end, state = self.begin, self.end, self.state
+        self.within = self.by_hand = True
+        for done, data in enumerate(batches, self.done + 1):
+            if not (begin.live and self.open(data)):
+                try:
+                    yield data
+                except GeneratorExit:  # a break, or an error: not to be told apart here
+                    self.left = (data,)
+                    return
+            self.done = done
+            if (end.live or state.attention) and self.finish(data, None):
+                break
+        self.within = False
+
+    def settle(self) -> None:
+        """Send the end of the batch in which the user's ``for`` was left."""
+        if self.within:
+            self.done += 1
+            (data,), self.left = self.left or (None,), None
+            self.finish(data, None)
+            self.within = False
+
+    def open(self, data: Any) -> bool:
+        """Send the begin of a batch; say whether someone asked to skip it."""
+        self.current = Logs(None, self.means)
+        self.begun = True
+        self.point = "begin"
+        self.begin.send(self.done, self.current, data, *self.extras(self.done))
+        self.point = None
+        return self.skipping
+
+    def take(self, outputs: Any, data: Any) -> None:
+        """Fold what a step has returned into the means.
+
+        Raises:
+            TypeError: it is no mapping of names to numbers.
+        """
+        if not isinstance(outputs, Mapping):
+            raise TypeError(
+                f"a {self.kind} step must return a mapping of metrics, or None, not"
+                f" {type(outputs).__name__}"
+            )
+        if self.skipping:
+            return
+        if "batch_size" in outputs:
+            self.weight = _size(outputs["batch_size"])
+            outputs = {key: value for key, value in outputs.items() if key != "batch_size"}
+        else:
+            self.weight = batch_size(data)
+        self.means.add(outputs, self.weight)
+
+    def finish(self, data: Any, outputs: Any) -> bool:
+        """Do what is due after a batch: its end point, the requests; say whether to stop."""
+        if not self.begun:
+            self.current = Logs(None, self.means)
+        if self.pending:
+            self._fold(data, outputs)
+        if self.end.live:
+            if outputs is not None and not self.skipping:
+                self.show(outputs)
+            index = self.done - 1
+            self.point = "end"
+            self.end.send(
+                index, self.current, data, *self.extras(index), outputs, self.skipping
+            )
+            self.point = None
+        self.begun = self.skipping = False
+        return self.state.attention and self.halted()
+
+    def halted(self) -> bool:
+        """Say whether no further batch may start."""
+        self.state.attention = False  # first: a request made from here on raises it again
+        if self.stage.stopped or self.cut:
+            self.state.attention = True
+            return True
+        return False
+
+    def show(self, outputs: Any) -> None:
+        """Put what a step has returned into the logs of the batch."""
+        for key, value in outputs.items():
+            if key != "batch_size":
+                self.current[key] = value if value.__class__ is float else admit(key, value)
+
+    def _fold(self, data: Any, outputs: Any) -> None:
+        pending, self.pending = self.pending, {}
+        if self.skipping:
+            return
+        size = pending.pop("batch_size", None)
+        if size is not None:
+            self.weight = _size(size)
+        elif outputs is None:
+            self.weight = batch_size(data)
+        self.means.add(pending, self.weight)
+        if self.end.live:
+            self.current.update(pending)
+
+
+class Epoch(Pass):
+    """An epoch of training."""
+
+    __slots__ = ()
+
+    def extras(self, index: int) -> tuple[Any, ...]:
+        """Return the epoch and the step."""
+        return (*self.context, self.state.steps_before + index)
+
+
+class Prediction(Pass):
+    """A pass of prediction, whose step returns what it will."""
+
+    __slots__ = ()
+
+    def take(self, outputs: Any, data: Any) -> None:
+        """Take anything."""
+
+    def show(self, outputs: Any) -> None:
+        """Put what was predicted into the logs of the batch, as Keras has it."""
+        self.current["outputs"] = outputs
+
+
+def _size(value: Any) -> float:
+    """Return a batch size.
+
+    Raises:
+        TypeError: it is not a number.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    size = getattr(value, "item", lambda: None)()
+    if not isinstance(size, int | float):
+        raise TypeError(f"batch_size must be a number, not {type(value).__name__}")
+    return size
