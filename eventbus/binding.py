@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any, Final
 
 from eventbus.errors import BindingError, nearest
@@ -94,39 +94,34 @@ def bind(receiver: Receiver, carried: Carried) -> Binding:
         BindingError: it has no signature, or requires what the point does not carry.
 
     """
-    key = _signature_key(receiver)
-    if key is None:
+    code = _deciding_code(receiver)
+    if code is None:
         return _bind(receiver, carried)
-    found = _cache.get((key, carried))
-    if found is None:
-        if len(_cache) >= _CACHE_SIZE:
-            _cache.clear()
-        found = _cache[key, carried] = _bind(receiver, carried)
-    return found
+    key = id(code), type(receiver), carried
+    found = _cache.get(key)
+    if found is not None:
+        return found[1]
+    if len(_cache) >= _CACHE_SIZE:
+        _cache.clear()
+    binding = _bind(receiver, carried)
+    _cache[key] = code, binding  # which keeps the code, so that its id stays its own
+    return binding
 
 
 _CACHE_SIZE: Final = 1024
-_cache: dict[tuple[object, Carried], Binding] = {}
+_cache: dict[tuple[int, type, Carried], tuple[CodeType, Binding]] = {}
 
 
-def _signature_key(receiver: Receiver) -> object | None:
-    """Return what decides a plain function's or method's signature, None for all else."""
-    kind = type(receiver)
-    if kind is MethodType:
-        function = getattr(receiver, "__func__")  # noqa: B009 -- typed as any callable
-    elif kind is FunctionType:
-        function = receiver
-    else:
-        return None
+def _deciding_code(receiver: Receiver) -> CodeType | None:
+    """Return the code of a plain function or method, where that alone decides its signature."""
+    function: Any = receiver
+    if type(receiver) is MethodType:
+        function = receiver.__func__
     if type(function) is not FunctionType or function.__dict__:
         return None  # __wrapped__ and __signature__ live there
-    keywords = function.__kwdefaults__
-    return (
-        kind,
-        function.__code__,
-        len(function.__defaults__ or ()),
-        frozenset(keywords) if keywords else None,
-    )
+    if function.__defaults__ is not None or function.__kwdefaults__ is not None:
+        return None  # the same code may come with other defaults
+    return function.__code__
 
 
 def _bind(receiver: Receiver, carried: Carried) -> Binding:
