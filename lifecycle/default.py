@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from eventbus import Bus
+from lifecycle.names import On
 from lifecycle.points import declare
 
 __all__ = ["bus", "on"]
 
 bus = declare(Bus(sender="loop"))
-on = bus.on
+on: On = bus.on
