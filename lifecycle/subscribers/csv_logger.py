@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lifecycle.subscribers.checks import choice, whole
-from lifecycle.subscribers.memory import Memory
+from lifecycle.subscribers.memory import OneLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ __all__ = ["CSVLogger"]
 Row = dict[str, str]
 
 
-class CSVLogger(Memory):
+class CSVLogger(OneLoop):
     """Write one row of metrics per epoch, or per step, to a CSV file.
 
     Keras: ``CSVLogger``. OpenMMLab: ``LoggerHook`` with its local scalars file.
@@ -61,7 +61,7 @@ class CSVLogger(Memory):
         return f"<CSVLogger {str(self.path)!r}>"
 
     def on_train_begin(self, loop: Loop, initial_epoch: int) -> None:
-        self.begin(loop)
+        self.follow(loop)
         self._open(initial_epoch if self.by == "epoch" else loop.state.steps_done)
 
     def on_train_batch_end(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from lifecycle.subscribers.checks import whole
 from lifecycle.subscribers.memory import Memory
 from lifecycle.subscribers.monitor import Monitor
-from lifecycle.subscribers.snapshot import capture, restore
+from lifecycle.subscribers.snapshot import capture, is_restorable, restore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +26,9 @@ class EarlyStopping(Memory):
     Keras: ``EarlyStopping``. OpenMMLab: ``EarlyStoppingHook``.
 
     An epoch whose logs lack the metric, or that a stop cut short, is not counted. With
-    ``restore_best`` the loop's objects are put back to the best epoch's at the end of a
-    run, unless it failed or was interrupted: then the run may be resumed and keeps its state.
+    ``restore_best`` the loop's objects (those with a `state_dict`, arrays and containers of
+    arrays) are put back to the best epoch's at the end of a run, unless it failed or was
+    interrupted: then it may be resumed and keeps its state.
 
     Args:
         monitor: The metric's name.
@@ -114,4 +115,7 @@ class EarlyStopping(Memory):
     def _keep(self, loop: Loop, epoch: int) -> None:
         self.best_epoch = epoch
         if self.restore_best:
-            self.best_objects = {name: capture(thing) for name, thing in loop.objects.items()}
+            things = loop.objects.items()
+            self.best_objects = {
+                key: capture(thing) for key, thing in things if is_restorable(thing)
+            }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lifecycle.logs import Logs
+from lifecycle.subscribers.memory import OneLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["History"]
 
 
-class History:
+class History(OneLoop):
     """The logs of every epoch; ``fit`` returns it, every loop has it as ``loop.history``.
 
     Keras: ``History``. OpenMMLab: the log of a ``LoggerHook``, in memory.
@@ -40,7 +41,8 @@ class History:
         """Why it was asked to stop, in words."""
         self._rows: list[dict[str, Any] | Logs] = []
 
-    def on_train_begin(self, initial_epoch: int) -> None:
+    def on_train_begin(self, loop: Loop, initial_epoch: int) -> None:
+        self.follow(loop)
         if initial_epoch == 0:
             self.clear()
         self.outcome, self.reasons = None, ()
@@ -48,7 +50,8 @@ class History:
     def on_epoch_begin(self) -> None:
         self._freeze()
 
-    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+    def on_epoch_end(self, loop: Loop, epoch: int, logs: Logs) -> None:
+        self.follow(loop)
         self._freeze()
         while self.epochs and self.epochs[-1] >= epoch:  # an epoch that was broken, ended anew
             self.epochs.pop()
@@ -83,7 +86,7 @@ class History:
         if metric not in self.metrics:
             there = ", ".join(map(repr, self.metrics)) or "no metrics yet"
             raise KeyError(f"the history has no {metric!r}; it has {there}")
-        return [row[metric] if metric in row else None for row in self._rows]
+        return [row.get(metric) for row in self._rows]
 
     def __contains__(self, metric: object) -> bool:
         return metric in self.metrics
@@ -114,7 +117,7 @@ class History:
             ImportError: pandas is not installed.
         """
         try:
-            import pandas as pd
+            import pandas as pd  # noqa: PLC0415 - only where asked for
         except ImportError as error:
             raise ImportError("History.to_pandas needs pandas: pip install pandas") from error
         index = pd.Index(self.epochs, name="epoch")
@@ -132,10 +135,10 @@ class History:
             KeyError: there is no such metric.
         """
         try:
-            from matplotlib.figure import Figure
+            from matplotlib.figure import Figure  # noqa: PLC0415 - only where asked for
         except ImportError as error:
             raise ImportError(
-                'History.plot needs matplotlib: pip install "epochbus[examples]"'
+                'History.plot needs matplotlib: pip install "epochbus[plot]"'
             ) from error
         panels: dict[str, list[str]] = {}
         for metric in metrics or self.metrics:

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lifecycle.subscribers.checks import whole
-from lifecycle.subscribers.memory import Memory
+from lifecycle.subscribers.memory import OneLoop
 from lifecycle.subscribers.text import duration, metrics, numbers, running
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["LogLines"]
 
 
-class LogLines(Memory):
+class LogLines(OneLoop):
     """Write a line per interval: smoothed metrics, learning rate, times, what is left, memory.
 
     Keras: none. OpenMMLab: ``TextLoggerHook``, ``LoggerHook``.
@@ -58,9 +58,9 @@ class LogLines(Memory):
         self.stream = stream
         self.quiet = quiet
         self.append = append
-        self.reset()
+        self._start()
 
-    def reset(self) -> None:
+    def _start(self) -> None:
         self._epochs: int | None = None
         self._steps: int | None = None
         self._began = self._mark = perf_counter()
@@ -69,8 +69,8 @@ class LogLines(Memory):
         self._forget_means()
 
     def on_train_begin(self, loop: Loop, epochs: int | None, steps_per_epoch: int | None) -> None:
-        self.begin(loop)
-        self.reset()
+        self.follow(loop)
+        self._start()
         self._epochs, self._steps = epochs, steps_per_epoch
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,49 +1,38 @@
-"""What subscribers with a memory have in common: one loop at a time, and a state to save."""
+"""What subscribers of one run have in common: one loop at a time, and a state to save."""
 
 from __future__ import annotations
 
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lifecycle.subscribers.snapshot import copied
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lifecycle.loop import Loop
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "OneLoop"]
 
 
-class Memory:
-    """Base of the subscribers that remember something of a run.
+class OneLoop:
+    """Base of the subscribers that keep something of a run: a count, a file.
 
-    Such a memory belongs to one loop. A second loop may take it over once the first
-    stands still, as in a sweep; while the first is running it is refused, because
-    two runs would overwrite each other's counts.
-
-    A run begins with a fresh memory, unless a saved one was loaded just before.
+    Such a one follows one loop. A second loop may take it over once the first stands
+    still, as in a sweep; while the first is running it is refused, because two runs would
+    overwrite each other's counts.
     """
 
-    remembers: ClassVar[tuple[str, ...]] = ()
-    """The attributes that `state_dict` saves."""
-
     _loop: weakref.ref[Loop] | None = None
-    _restored = False
 
-    def reset(self) -> None:
-        """Forget what earlier runs left."""
-
-    def begin(self, loop: Loop) -> None:
-        """Take part in a run that begins now; its memory is fresh, or the one just loaded."""
-        self.follow(loop)
-        if not self._restored:
-            self.reset()
-        self._restored = False
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
 
     def follow(self, loop: Loop) -> None:
         """Belong to this loop from now on.
 
         Raises:
-            RuntimeError: Another loop that is still running owns this memory.
+            RuntimeError: It follows another loop that is still running.
         """
         owner = self._loop() if self._loop is not None else None
         if owner is loop:
@@ -51,17 +40,37 @@ class Memory:
         if owner is not None and owner.state.running:
             kind = type(self).__name__
             raise RuntimeError(
-                f"{self!r} is following another loop, which is still running; {kind} remembers"
+                f"{self!r} is following another loop, which is still running; a {kind} follows"
                 f" one run at a time, so give each loop its own: loop.attach({kind}(...))"
             )
         self._loop = weakref.ref(loop)
 
     def owned_by(self, loop: Loop) -> bool:
-        """Whether this memory is of that loop."""
+        """Whether it follows that loop."""
         return self._loop is not None and self._loop() is loop
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
+
+class Memory(OneLoop):
+    """Base of those whose memory is saved with a run.
+
+    A run begins with a fresh memory, unless a saved one was loaded just before.
+    """
+
+    remembers: ClassVar[tuple[str, ...]] = ()
+    """The attributes that `state_dict` saves."""
+
+    _restored = False
+
+    def reset(self) -> None:
+        """Forget what earlier runs left."""
+        raise NotImplementedError
+
+    def begin(self, loop: Loop) -> None:
+        """Take part in a run that begins now; its memory is fresh, or the one just loaded."""
+        self.follow(loop)
+        if not self._restored:
+            self.reset()
+        self._restored = False
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint saves of this subscriber."""
@@ -79,5 +88,5 @@ class Memory:
                 f" {sorted(self.remembers)}, the state has {sorted(state)}"
             )
         for name in self.remembers:
-            setattr(self, name, state[name])
+            setattr(self, name, copied(state[name]))
         self._restored = True

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping, MutableMapping, MutableSequence
 from typing import Any
 
-__all__ = ["blend", "capture", "copied", "restore"]
+__all__ = ["blend", "capture", "copied", "is_restorable", "is_stateful", "restore", "widened"]
 
 
 def is_array(value: object) -> bool:
@@ -22,6 +22,11 @@ def is_array(value: object) -> bool:
 def is_stateful(value: object) -> bool:
     """Whether a value tells its state and takes one."""
     return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+def is_restorable(value: object) -> bool:
+    """Whether a value can be captured and put back, as the loop's objects can."""
+    return is_stateful(value) or is_array(value) or isinstance(value, Mapping | list | tuple)
 
 
 def _rebuilt(tree: Any, leaves: list[Any]) -> Any:

@@ -149,7 +149,9 @@ class TimeLimit(Memory):
         if self._began is None:  # attached to a run under way: its time counts from here
             self._began = time.monotonic()
         if self.elapsed >= self.limit and not loop.state.stopping:
-            loop.stop(f"the time limit of {self.limit:g} seconds is over")
+            # Another process has a limit of its own, so there the run may go on.
+            final = self.per == "run"
+            loop.stop(f"the time limit of {self.limit:g} seconds is over", final=final)
 
     def on_train_end(self) -> None:
         self._before, self._began = self.elapsed, None

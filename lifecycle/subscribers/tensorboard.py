@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
+import platform
 import struct
 import time
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lifecycle.subscribers.checks import choice, whole
-from lifecycle.subscribers.memory import Memory
+from lifecycle.subscribers.memory import OneLoop
 from lifecycle.subscribers.text import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import BinaryIO
 
     from lifecycle.loop import Loop
 
 __all__ = ["TensorBoard"]
 
 
-class TensorBoard(Memory):
+class TensorBoard(OneLoop):
     """Write the run's metrics as TensorBoard event files; texts and images by hand.
 
     Keras: ``TensorBoard``. OpenMMLab: ``TensorboardLoggerHook``, ``TensorboardVisBackend``.
@@ -61,7 +64,7 @@ class TensorBoard(Memory):
         return f"<TensorBoard {self.directory!r}>"
 
     def on_train_begin(self, loop: Loop, initial_epoch: int) -> None:
-        self.begin(loop)
+        self.follow(loop)
         self._steps.begin_at(loop.state.steps_done)
         if self._epochs is not self._steps:
             self._epochs.begin_at(initial_epoch)
@@ -86,7 +89,7 @@ class TensorBoard(Memory):
         if epoch is None:  # inside a run, the epoch's metrics have these
             group = f"test/{name}" if name else "test"
             _write(self._steps, group, logs, loop.state.steps_done)
-            self._steps.flush()
+            self.close()  # a file left open would be nobody's
 
     def scalar(self, tag: str, value: float, step: int) -> None:
         """Write one number."""
@@ -123,7 +126,7 @@ class _Events:
         try:
             from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2  # noqa: PLC0415
             from tensorboard.plugins.text import metadata  # noqa: PLC0415
-            from tensorboard.summary.writer import event_file_writer  # noqa: PLC0415
+            from tensorboard.summary.writer import record_writer  # noqa: PLC0415
         except ImportError as error:
             raise ImportError(
                 'TensorBoard needs its package: pip install "epochbus[tensorboard]"'
@@ -133,7 +136,7 @@ class _Events:
         self._summary: Any = summary_pb2
         self._tensor: Any = tensor_pb2
         self._text_metadata: Any = metadata
-        self._open_file: Any = event_file_writer.EventFileWriter
+        self._records: Any = record_writer.RecordWriter
         self._file: Any = None
 
     def begin_at(self, step: int) -> None:
@@ -176,9 +179,22 @@ class _Events:
 
     def _put(self, event: Any) -> None:
         if self._file is None:
-            self._file = self._open_file(self.directory, filename_suffix=f".{time.monotonic_ns()}")
+            self._file = self._records(_new_file(self.directory))
+            self._put(self._event.Event(file_version="brain.Event:2"))
         event.wall_time = time.time()
-        self._file.add_event(event)
+        self._file.write(event.SerializeToString())
+
+
+def _new_file(directory: str) -> BinaryIO:
+    """Open an event file whose name sorts after those that were opened before it.
+
+    The reader goes by the names' order, and TensorBoard's own names tell nothing below a second.
+    """
+    seconds, rest = divmod(time.time_ns(), 10**9)
+    name = f"events.out.tfevents.{seconds:010d}.{rest:09d}.{platform.node()}.{os.getpid()}"
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    return (folder / name).open("ab")
 
 
 def _write(events: _Events, group: str, logs: Mapping[str, Any], step: int) -> None:

@@ -163,6 +163,6 @@ def test_bad_options_are_refused_at_once() -> None:
     """By and every are checked at construction."""
     with pytest.raises(ValueError, match='by must be "epoch" or "step"'):
         CSVLogger("x.csv", by="batch")
-    with pytest.raises(ValueError, match="every is a number of rows"):
+    with pytest.raises(ValueError, match="every is a number of epochs"):
         CSVLogger("x.csv", every=0)
     assert repr(CSVLogger("x.csv")) == "<CSVLogger 'x.csv'>"

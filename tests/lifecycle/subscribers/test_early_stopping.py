@@ -25,7 +25,7 @@ def run(stopping: EarlyStopping, losses: Sequence[float], **options: Any) -> Loo
 
 def epochs_run(losses: Iterable[float], **options: Any) -> int:
     """Return how many epochs a run with these losses has."""
-    return len(run(EarlyStopping("loss", **options), list(losses)).history.epochs)
+    return run(EarlyStopping("loss", **options), list(losses)).state.epochs_done
 
 
 def test_it_stops_once_patience_is_over() -> None:
@@ -84,7 +84,7 @@ def test_epochs_without_validation_are_not_counted() -> None:
     loop = Loop(lambda batch: {"loss": 1.0}, lambda batch: {"loss": 1.0})
     loop.attach(EarlyStopping("val_loss", patience=2))
     loop.fit([1], epochs=20, validation_data=[1], validation_freq=2)
-    assert len(loop.history.epochs) == 6
+    assert loop.state.epochs_done == 6
 
 
 def test_a_run_without_validation_is_told_at_its_end() -> None:
@@ -145,14 +145,14 @@ def test_a_second_run_starts_afresh() -> None:
     """The waiting and the best value of one run do not reach into the next."""
     stopping = EarlyStopping("loss", patience=2)
     run(stopping, [1, 1, 1, 1])
-    assert len(run(stopping, [5, 4, 3, 3, 3, 3]).history.epochs) == 5
+    assert run(stopping, [5, 4, 3, 3, 3, 3]).state.epochs_done == 5
 
 
 def test_a_resumed_run_stops_where_an_uninterrupted_one_does() -> None:
     """The saved waiting, best value and best objects are gone on with."""
     losses = [3, 1, 2, 2, 2, 2]
     whole = EarlyStopping("loss", patience=3)
-    assert len(run(whole, losses).history.epochs) == 5
+    assert run(whole, losses).state.epochs_done == 5
     first, second = EarlyStopping("loss", patience=3), EarlyStopping("loss", patience=3)
     run(first, losses[:3])
     second.load_state_dict(first.state_dict())

@@ -78,7 +78,7 @@ def test_skipped_batches_do_not_count() -> None:
 
 def test_validation_sees_the_average_and_training_does_not() -> None:
     """The average stands in the model's place from test_begin to test_end."""
-    model, seen = Model(), []
+    model, seen = Model(), list[float]()
     make(model, EMA(decay=0.5), seen).fit([0, 0], epochs=1, validation_data=[0])
     assert seen == [1.5]
     assert model.weight.tolist() == [2.0]
@@ -87,7 +87,7 @@ def test_validation_sees_the_average_and_training_does_not() -> None:
 def test_evaluate_and_predict_after_the_run_use_the_average() -> None:
     """Passes of their own are run with it too, unless evaluate=False."""
     for evaluate, expected in ((True, 1.5), (False, 2.0)):
-        model, seen = Model(), []
+        model, seen = Model(), list[float]()
         loop = make(model, EMA(decay=0.5, evaluate=evaluate), seen)
         loop.fit([0, 0], epochs=1)
         loop.evaluate([0])
@@ -172,8 +172,8 @@ def test_a_torch_module_is_averaged() -> None:
 
     loop = Loop(step, lambda batch: {"w": module.weight[0]})
     loop.attach(ema)
-    loop.fit([0, 0], epochs=1, validation_data=[0])
-    assert loop.history["val_w"] == [2.5]
+    history = loop.fit([0, 0], epochs=1, validation_data=[0])
+    assert history["val_w"] == [2.5]
     assert module.weight.tolist() == [3.0, 3.0]
     assert int(ema.average["num_batches_tracked"]) == 2
 
@@ -191,7 +191,7 @@ def test_a_saved_average_is_gone_on_with() -> None:
 
 def test_another_loops_passes_are_left_alone() -> None:
     """Evaluating one loop does not put the average of another's model in place."""
-    model, seen = Model(), []
+    model, seen = Model(), list[float]()
     ema = EMA(decay=0.5)
     make(model, ema).fit([0, 0], epochs=1)
     other = make(Model(), ema, seen)

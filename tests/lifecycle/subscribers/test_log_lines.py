@@ -123,14 +123,14 @@ def test_a_resumed_run_drops_the_lines_it_writes_again(tmp_path: Path) -> None:
     """A new run starts a new file; append keeps it; lines past the resumed step are dropped."""
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 0}\n{"step": 1}\nnot json\n{"step": 2}\n{"step": 3}\n{"st')
-    logger = LogLines(1, path=path, quiet=True)
-    here = SimpleNamespace(state=SimpleNamespace(steps_done=2, running=False))
-    logger.on_train_begin(here, None, None)  # type: ignore[arg-type]
+    loop = Loop()
+    loop.state.steps_before = 2
+    LogLines(1, path=path, quiet=True).on_train_begin(loop, None, None)
     assert path.read_text() == '{"step": 0}\n{"step": 1}\nnot json\n'
-    here.state.steps_done = 0
-    LogLines(1, path=path, append=True).on_train_begin(here, None, None)  # type: ignore[arg-type]
+    loop.state.steps_before = 0
+    LogLines(1, path=path, append=True).on_train_begin(loop, None, None)
     assert len(path.read_text().splitlines()) == 3
-    LogLines(1, path=path).on_train_begin(here, None, None)  # type: ignore[arg-type]
+    LogLines(1, path=path).on_train_begin(loop, None, None)
     assert path.read_text() == ""
 
 

@@ -181,5 +181,5 @@ def test_a_notebook_has_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     class IPython:
         get_ipython = staticmethod(ZMQInteractiveShell)
 
-    monkeypatch.setitem(sys.modules, "IPython", IPython)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", IPython)
     assert Progress(stream=io.StringIO()).style == "bars"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lifecycle import Loop
-from lifecycle.subscribers import ReduceOnPlateau, Schedule
+from lifecycle.subscribers import History, ReduceOnPlateau, Schedule
 
 
 class Optimizer:
@@ -19,12 +19,11 @@ class Optimizer:
         self.param_groups = [{"lr": rate} for rate in rates]
 
 
-def run(subscriber: Any, epochs: int = 3, batches: int = 2, **options: Any) -> Loop:
-    """Run some epochs with one subscriber and return the loop."""
+def run(subscriber: Any, epochs: int = 3, batches: int = 2, **options: Any) -> History:
+    """Run some epochs with one subscriber and return their history."""
     loop = Loop(lambda batch: {"loss": 1.0}, objects=options.pop("objects", {}))
     loop.attach(subscriber)
-    loop.fit([0] * batches, epochs=epochs, **options)
-    return loop
+    return loop.fit([0] * batches, epochs=epochs, **options)
 
 
 def test_an_attribute_is_set_at_each_epochs_begin() -> None:
@@ -32,9 +31,9 @@ def test_an_attribute_is_set_at_each_epochs_begin() -> None:
     optimizer = SimpleNamespace(lr=0.0)
     loop = Loop(lambda batch: {"loss": optimizer.lr})
     loop.attach(Schedule(lambda epoch: 10 - epoch, optimizer, "lr"))
-    loop.fit([1, 2], epochs=3)
-    assert loop.history["loss"] == [10.0, 9.0, 8.0]
-    assert loop.history["lr"] == [10, 9, 8]
+    history = loop.fit([1, 2], epochs=3)
+    assert history["loss"] == [10.0, 9.0, 8.0]
+    assert history["lr"] == [10, 9, 8]
 
 
 def test_by_step_counts_over_the_whole_run() -> None:
@@ -54,9 +53,9 @@ def test_a_setter_is_called_and_its_value_logged_under_its_name() -> None:
     def set_momentum(value: float) -> None:
         values.append(value)
 
-    loop = run(Schedule(lambda epoch: epoch + 1, set_momentum))
+    history = run(Schedule(lambda epoch: epoch + 1, set_momentum))
     assert values == [1, 2, 3]
-    assert loop.history["momentum"] == [1, 2, 3]
+    assert history["momentum"] == [1, 2, 3]
 
 
 def test_nested_attributes_items_and_named_objects_are_reached() -> None:
@@ -86,8 +85,8 @@ def test_a_second_parameter_with_a_default_is_not_the_present_value() -> None:
 
 def test_a_name_given_for_the_logs_is_used() -> None:
     """Log renames the logged value, so two schedules can stand beside each other."""
-    loop = run(Schedule(lambda epoch: 1, Optimizer(0.0), "lr", log="lr_head"))
-    assert loop.history["lr_head"] == [1, 1, 1]
+    history = run(Schedule(lambda epoch: 1, Optimizer(0.0), "lr", log="lr_head"))
+    assert history["lr_head"] == [1, 1, 1]
 
 
 def test_a_resumed_run_does_not_apply_an_epoch_twice() -> None:
@@ -147,8 +146,7 @@ def plateau(losses: list[float], **options: Any) -> list[float]:
     optimizer = Optimizer(1.0)
     loop = Loop(lambda batch: {"loss": batch}, objects={"optimizer": optimizer})
     loop.attach(ReduceOnPlateau(monitor="loss", factor=0.5, **options))
-    loop.fit(lambda epoch: [losses[epoch]], epochs=len(losses))
-    return list(loop.history["lr"])
+    return loop.fit(lambda epoch: [losses[epoch]], epochs=len(losses))["lr"]
 
 
 def test_a_plateau_reduces_the_value() -> None:

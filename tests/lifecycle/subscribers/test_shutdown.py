@@ -23,7 +23,7 @@ def run(signal_at: dict[str, Any], shutdown: GracefulShutdown, name: str = "SIGT
     points: list[str] = []
     loop = Loop(lambda batch: None, lambda batch: None, predict_step=lambda batch: None)
     loop.attach(shutdown)
-    loop.on("*", priority="HIGHEST")(lambda signal: points.append(signal.name))
+    loop.on("*", priority="HIGHEST")(lambda signal: points.append(signal))
     loop.on("train_end", "test_end")(lambda outcome: points.append(outcome))
     for point, at in signal_at.items():
         loop.on(point, at=at)(lambda: signal.raise_signal(getattr(signal, name)))
@@ -95,9 +95,14 @@ def test_passes_of_their_own_are_ended_too(stage: str) -> None:
 def test_a_second_signal_ends_at_once() -> None:
     """The handler that was there before gets the second signal, in the middle of the batch."""
     received: list[int] = []
+
+    def twice(batch: int) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+
     old = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
     try:
-        loop = Loop(lambda batch: [signal.raise_signal(signal.SIGTERM) for _ in "ab"] and None)
+        loop = Loop(twice)
         loop.attach(GracefulShutdown())
         with pytest.raises(SystemExit):
             loop.fit([1], epochs=1)
@@ -112,7 +117,12 @@ def test_handlers_are_there_only_while_a_stage_runs() -> None:
     before = [signal.getsignal(number) for number in watched]
     shutdown = GracefulShutdown()
     inside = []
-    loop = Loop(lambda batch: inside.append(signal.getsignal(signal.SIGTERM)) or 1 / batch)
+
+    def step(batch: int) -> None:
+        inside.append(signal.getsignal(signal.SIGTERM))
+        raise ZeroDivisionError
+
+    loop = Loop(step)
     loop.attach(shutdown)
     assert [signal.getsignal(number) for number in watched] == before
     with pytest.raises(ZeroDivisionError):

@@ -112,7 +112,7 @@ def test_time_before_a_resume_counts_unless_each_process_has_the_whole() -> None
 def test_a_second_run_has_the_whole_time_again() -> None:
     """What one run spent is not taken from the next."""
     limit = TimeLimit(60.0)
-    limit.elapsed = 50.0
+    limit.load_state_dict({"elapsed": 50.0})
     run(limit, [1.0])
     assert limit.elapsed >= 50.0
     run(limit, [1.0])

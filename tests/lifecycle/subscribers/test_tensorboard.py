@@ -126,7 +126,7 @@ def test_bad_options_are_refused_at_once(tmp_path: Path) -> None:
     """Every and axis are checked at construction."""
     with pytest.raises(ValueError, match="every is a number of steps"):
         TensorBoard(tmp_path, every=0)
-    with pytest.raises(ValueError, match='axis must be "epoch" or "step"'):
+    with pytest.raises(ValueError, match='axis must be "step" or "epoch"'):
         TensorBoard(tmp_path, axis="batch")
     assert repr(TensorBoard("runs")) == "<TensorBoard 'runs'>"
 

@@ -29,15 +29,15 @@ def test_data_step_and_subscribers_are_told_apart() -> None:
     loop.on("train_batch_begin")(lambda: time.sleep(0.002))
     timer = Timer()
     loop.attach(timer)
-    loop.fit(lambda epoch: slow_data(), epochs=2, validation_data=[1])
+    history = loop.fit(lambda epoch: slow_data(), epochs=2, validation_data=[1])
     assert timer.batches == 6
     assert 0.024 <= timer.seconds["data"] < 0.06
     assert 0.048 <= timer.seconds["step"] < 0.1
     assert 0.024 <= timer.seconds["subscribers"] < 0.06
     assert 0.02 <= timer.seconds["validation"] < 0.06
     assert sum(timer.shares.values()) == pytest.approx(1.0)
-    assert loop.history["step_time"] == pytest.approx([timer.seconds["step"] / 6] * 2, rel=0.5)
-    assert {"data_time", "subscriber_time"} <= set(loop.history.names)
+    assert history["step_time"] == pytest.approx([timer.seconds["step"] / 6] * 2, rel=0.5)
+    assert {"data_time", "subscriber_time"} <= set(history.metrics)
 
 
 def test_the_parts_add_up_to_the_wall_time() -> None:
