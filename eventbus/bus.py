@@ -45,7 +45,8 @@ class Bus:
         self._guard = Guard()
         self._workers = Workers()
         self._patterns = Patterns()
-        self._local = threading.local()
+        self._scopes: dict[int, list[list[Handle]]] = {}
+        """The open scopes of each thread, the innermost last."""
         self._profiling = 0
 
     # -- points
@@ -215,11 +216,15 @@ class Bus:
             TypeError, ValueError: an option is wrong.
 
         """
+        handle: Handle
         if type(points) is str and "*" not in points:
-            return self._settle(
-                subscribe(self.signal(points), receiver, options, workers=self._workers)
-            )
-        return self._connect_several(self._check_points(points), receiver, options)
+            signal = self.signal(points)
+            handle = subscribe(signal, receiver, options, workers=self._workers)
+        else:
+            handle = self._connect_several(self._check_points(points), receiver, options)
+        if self._scopes:
+            self._put_in_scope(handle)
+        return handle
 
     def _connect_several(
         self,
@@ -238,7 +243,7 @@ class Bus:
                 made = subscribe(
                     signal, receiver, options, workers=self._workers, by_position=by_position
                 )
-                group.add(self._settle(made))
+                group.add(made)
         except BaseException:
             group.disconnect()
             raise
@@ -247,10 +252,10 @@ class Bus:
                 self._patterns.add(Pattern(pattern, receiver, options, group))
         return group
 
-    def _settle(self, subscription: Subscription) -> Subscription:
-        for scope in getattr(self._local, "scopes", ()):
-            scope.append(subscription)
-        return subscription
+    def _put_in_scope(self, handle: Handle) -> None:
+        mine = self._scopes.get(threading.get_ident())
+        if mine:
+            mine[-1].append(handle)
 
     def _check_points(self, points: str | Iterable[str]) -> tuple[str, ...]:
         names = (points,) if isinstance(points, str) else tuple(points)
@@ -307,8 +312,7 @@ class Bus:
         try:
             for points, method, marked, by_position in wanted(self, owner):
                 merged: Options = {**defaults, **marked, **options}  # type: ignore[typeddict-item]
-                for made in self._connect_several(points, method, merged, by_position=by_position):
-                    group.add(made)
+                group.add(self._connect_several(points, method, merged, by_position=by_position))
         except BaseException:
             group.disconnect()
             raise
@@ -318,6 +322,8 @@ class Bus:
                 "on_<point>, such as on_" + ", on_".join(self.points[:3])
             )
             raise TypeError(msg)
+        if self._scopes:
+            self._put_in_scope(group)
         return group
 
     def disconnect(
@@ -355,15 +361,18 @@ class Bus:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Disconnect, at the end of a ``with`` block, all that this thread connected in it."""
-        scopes: list[list[Subscription]] = self._local.__dict__.setdefault("scopes", [])
-        mine: list[Subscription] = []
+        thread = threading.get_ident()
+        mine: list[Handle] = []
+        scopes = self._scopes.setdefault(thread, [])
         scopes.append(mine)
         try:
             yield
         finally:
             scopes[:] = [s for s in scopes if s is not mine]
-            for subscription in reversed(mine):
-                subscription.disconnect()
+            if not scopes:
+                del self._scopes[thread]
+            for handle in reversed(mine):
+                handle.disconnect()
 
     # -- sending
 

@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 class Home:
     """Where subscriptions live: a signal, for any sender, or one sender's emitter."""
 
-    __slots__ = ("_ids", "_own", "guard")
+    __slots__ = ("guard", "ids", "own", "reference")
 
     guard: Guard
     """The lock that changes are made under."""
-    _own: tuple[Subscription, ...]
-    _ids: dict[object, Subscription | tuple[Subscription, ...]]
+    own: tuple[Subscription, ...]
+    """The subscriptions that live here, by priority and connection order."""
+    ids: dict[object, Subscription | tuple[Subscription, ...]]
+    """The same by the identity of their receivers."""
+    reference: weakref.ref[Home]
+    """A weak reference to this."""
 
-    @property
-    def own(self) -> tuple[Subscription, ...]:
-        """The subscriptions that live here, by priority and connection order."""
-        return self._own
-
-    @property
-    def ids(self) -> dict[object, Subscription | tuple[Subscription, ...]]:
-        """The subscriptions by the identity of their receivers."""
-        return self._ids
+    def _furnish(self, guard: Guard) -> None:
+        self.guard = guard
+        self.own = ()
+        self.ids = {}
+        self.reference = weakref.ref(self)
 
     def changed(self) -> None:
         """Drop the plans that the change made stale."""
@@ -43,18 +43,18 @@ class Home:
 
     def put(self, subscription: Subscription) -> None:
         """Take in a subscription; the guard must be held."""
-        own = self._own
+        own = self.own
         priority = subscription.priority
         last = len(own)
         while last and own[last - 1].priority > priority:
             last -= 1
-        self._own = (*own[:last], subscription, *own[last:])
+        self.own = (*own[:last], subscription, *own[last:])
         identity = subscription.identity
-        there = self._ids.get(identity)
+        there = self.ids.get(identity)
         if there is None:
-            self._ids[identity] = subscription
+            self.ids[identity] = subscription
         else:
-            self._ids[identity] = (*_several(there), subscription)
+            self.ids[identity] = (*_several(there), subscription)
         self.changed()
 
     def remove(self, subscription: Subscription) -> bool:
@@ -68,22 +68,22 @@ class Home:
 
     def take_out(self, leaving: tuple[Subscription, ...]) -> None:
         """Let go of subscriptions that have ended; the guard must be held."""
-        own = self._own
+        own = self.own
         if len(leaving) == 1:
             at = own.index(leaving[0])
-            self._own = own[:at] + own[at + 1 :]
+            self.own = own[:at] + own[at + 1 :]
         else:
-            self._own = tuple(s for s in own if s not in leaving)
+            self.own = tuple(s for s in own if s not in leaving)
         for each in leaving:
-            there = self._ids.pop(each.identity)
+            there = self.ids.pop(each.identity)
             if there is not each:
                 rest = tuple(s for s in _several(there) if s is not each)
-                self._ids[each.identity] = rest[0] if len(rest) == 1 else rest
+                self.ids[each.identity] = rest[0] if len(rest) == 1 else rest
         self.changed()
 
     def find(self, receiver: object) -> Iterator[Subscription]:
         """Find the subscriptions of a receiver."""
-        there = self._ids.get(identity_of(receiver))
+        there = self.ids.get(identity_of(receiver))
         if there is not None:
             for subscription in _several(there):
                 if identity_of(subscription.receiver) == identity_of(receiver):
@@ -91,11 +91,11 @@ class Home:
 
     def bury(self) -> None:
         """Have dead receivers dropped; called by garbage collection."""
-        self.guard.bury(weakref.ref(self))
+        self.guard.bury(self.reference)
 
     def drop_dead(self) -> None:
         """Drop subscriptions whose weakly held receiver is gone; the guard must be held."""
-        dead = tuple(s for s in self._own if s.weak and s.receiver is None)
+        dead = tuple(s for s in self.own if s.weak and s.receiver is None)
         if dead:
             for s in dead:
                 s.end()
@@ -136,12 +136,10 @@ class Emitter(Home):
     def __init__(self, signal: Signal, key: object, sender_of: Callable[[], Any]) -> None:
         self.signal = signal
         """The signal that it sends."""
-        self.guard = signal.guard
+        self._furnish(signal.guard)
         self.key = key
         self.sender_of = sender_of
         self.context = {"_depth": CellType(0), "_sender_of": CellType(sender_of)}
-        self._own = ()
-        self._ids = {}
         self._doors: dict[Door, Function] = {}
         self._built = False
         self.live = signal.audible and bool(signal.own)
@@ -199,13 +197,13 @@ class Emitter(Home):
 
     def subscriptions(self) -> tuple[Subscription, ...]:
         """Return who listens, in the order in which they run."""
-        return self.signal.plan_of(self._own)
+        return self.signal.plan_of(self.own)
 
     def changed(self) -> None:
         """Drop the plans after a change of the sender's own subscriptions."""
         self.signal.version += 1
         self.signal.own_changed(self)
-        self.stale(live=self.signal.audible and bool(self._own or self.signal.own))
+        self.stale(live=self.signal.audible and bool(self.own or self.signal.own))
 
     def stale(self, *, live: bool) -> None:
         """Drop the plans after any change."""
@@ -225,7 +223,7 @@ class Emitter(Home):
 
     def __repr__(self) -> str:
         """Show the point and how many listen."""
-        return f"<Emitter {self.signal.name!r}: {len(self._own)} of its own, live={self.live}>"
+        return f"<Emitter {self.signal.name!r}: {len(self.own)} of its own, live={self.live}>"
 
 
 def weakly(method: Function) -> Function:

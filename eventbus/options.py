@@ -107,7 +107,7 @@ def subscribe(
         if not again and made.identity in home.ids:
             _check_duplicate(signal, home, receiver, sender)
         signal.settle(made, home)
-    signal.announce(made, receiver, sender, weak=made.weak)
+    signal.announce(made, receiver, sender)
     return made
 
 

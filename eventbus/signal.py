@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -65,14 +64,12 @@ class Signal(blinker.NamedSignal, Home):
         self.form = Form(name, payload, index, timed=False)
         self.awaited = awaited
         """Whether coroutine functions may be connected by name."""
-        self.guard = guard or Guard()
+        self._furnish(guard or Guard())
         self.version = 0
         """Counts changes, so that a plan made meanwhile is known to be stale."""
         arguments = ["**payload"] if payload is None else [f"{key}={key}" for key in payload]
         self._plain_arguments = ", ".join(["sender", *arguments])
         self._mutes = 0
-        self._own = ()
-        self._ids = {}
         self._doors: dict[Door, Function] = {}
         self._senders = Senders()
         self._context = {
@@ -99,7 +96,7 @@ class Signal(blinker.NamedSignal, Home):
     @property
     def receivers(self) -> dict[object, Receiver]:
         """The connected receivers by identity; its truth value says whether there are any."""
-        every = [*self._own, *(s for e in self._senders.all() for s in e.own)]
+        every = [*self.own, *(s for e in self._senders.all() for s in e.own)]
         return {identity_of(r): r for s in every if (r := s.receiver) is not None}
 
     @receivers.setter
@@ -160,7 +157,7 @@ class Signal(blinker.NamedSignal, Home):
                 )
                 self.settle(added, home)
         if there is None:
-            self.announce(added, receiver, sender, weak=weak)
+            self.announce(added, receiver, sender)
         return receiver
 
     def disconnect(self, receiver: Callable[..., Any], sender: object = ANY) -> None:
@@ -294,16 +291,16 @@ class Signal(blinker.NamedSignal, Home):
         if self._mutes:
             return ()
         if not own:
-            return arranged(self._own)
+            return arranged(self.own)
         # blinker calls a receiver once, though connected both for any and for this sender
-        heard = {identity_of(s.receiver) for s in self._own if s.shape.plain}
+        heard = {identity_of(s.receiver) for s in self.own if s.shape.plain}
         rest = [s for s in own if not (s.shape.plain and identity_of(s.receiver) in heard)]
-        return arranged([*self._own, *rest])
+        return arranged([*self.own, *rest])
 
     def subscriptions(self, sender: object = ANY) -> tuple[Subscription, ...]:
         """Return who hears ``sender`` in order; by default all subscriptions, whoever sends."""
         if sender is ANY:
-            return arranged([*self._own, *(s for e in self._senders.all() for s in e.own)])
+            return arranged([*self.own, *(s for e in self._senders.all() for s in e.own)])
         emitter = self.find_emitter(sender)
         return self.plan_of(emitter.own if emitter is not None else ())
 
@@ -327,28 +324,26 @@ class Signal(blinker.NamedSignal, Home):
             self._constrained = True
         if self._constrained:
             self._check_order(subscription, home)
-        subscription.settle(weakref.ref(home))
+        subscription.settle(home.reference)
         home.put(subscription)
 
     def _check_order(self, subscription: Subscription, home: Home) -> None:
         if home is not self:
-            arranged([*self._own, *home.own, subscription])
+            arranged([*self.own, *home.own, subscription])
             return
-        arranged([*self._own, subscription])
+        arranged([*self.own, subscription])
         for emitter in self._senders.all():
-            arranged([*self._own, *emitter.own, subscription])
+            arranged([*self.own, *emitter.own, subscription])
 
-    def announce(
-        self, subscription: Subscription, receiver: Receiver, sender: object, *, weak: bool
-    ) -> None:
+    def announce(self, subscription: Subscription, receiver: Receiver, sender: object) -> None:
         """Tell the watchers of ``receiver_connected``; one that raises undoes the connection."""
-        if "receiver_connected" not in self.__dict__:
-            return
-        try:
-            self.receiver_connected.send(self, receiver=receiver, sender=sender, weak=weak)
-        except BaseException:
-            subscription.disconnect()
-            raise
+        if "receiver_connected" in self.__dict__:
+            weak = subscription.weak
+            try:
+                self.receiver_connected.send(self, receiver=receiver, sender=sender, weak=weak)
+            except BaseException:
+                subscription.disconnect()
+                raise
 
     def time_calls(self, timed: bool) -> None:
         """Count and time the calls of receivers, or stop doing so."""
@@ -378,7 +373,7 @@ class Signal(blinker.NamedSignal, Home):
         self.version += 1
         if self._doors:
             self._drop_doors()
-        heard = not self._mutes and bool(self._own)
+        heard = not self._mutes and bool(self.own)
         if heard is not self._heard:
             self._heard = heard
             self._all_stale()
@@ -388,7 +383,7 @@ class Signal(blinker.NamedSignal, Home):
 
     def _all_stale(self) -> None:
         for emitter in self._senders.all():
-            emitter.stale(live=not self._mutes and bool(self._own or emitter.own))
+            emitter.stale(live=not self._mutes and bool(self.own or emitter.own))
 
     def note_built(self, emitter: Emitter) -> None:
         """Remember that an emitter has plans, which the next change makes stale."""

@@ -242,15 +242,12 @@ class Subscription:
         if type(self._receiver) is WeakReceiver:
             self._receiver.home = home
 
-    def strengthen(self, receiver: Receiver) -> None:
-        """Hold a receiver strongly that was held weakly."""
-        self._receiver = receiver
-        self._method = None
-
     def end(self) -> None:
         """Mark it as disconnected and empty its place in plans under way."""
-        if self._name is None:
-            self._name = _default_name(self.receiver)  # for messages to come
+        if self._name is None:  # for messages to come
+            receiver = self._receiver
+            plain = type(receiver) is FunctionType
+            self._name = receiver.__name__ if plain else _default_name(self.receiver)
         self._active = False
         self._cell.cell_contents = gone
         self._receiver = self._extra = None  # a handle kept alive keeps no receiver alive
@@ -315,52 +312,57 @@ class Subscription:
 
 
 class SubscriptionGroup:
-    """Several subscriptions behind one handle, as ``attach`` and patterns return it."""
+    """Several subscriptions behind one handle, as ``attach`` and patterns return it.
 
-    def __init__(self, subscriptions: Iterable[Subscription] = ()) -> None:
-        self._members: list[Subscription] = list(subscriptions)
-        self._ended = False
+    Args:
+        members: subscriptions, or groups of them.
+
+    """
+
+    def __init__(self, members: Iterable[Subscription | SubscriptionGroup] = ()) -> None:
+        self._members: list[Subscription | SubscriptionGroup] = list(members)
+        self.ended = False
+        """Whether ``disconnect`` was called: a pattern's group takes in no further point then."""
 
     def __iter__(self) -> Iterator[Subscription]:
-        """Iterate over the member subscriptions."""
-        return iter(tuple(self._members))
+        """Iterate over the subscriptions, those of inner groups included."""
+        for member in tuple(self._members):
+            if isinstance(member, SubscriptionGroup):
+                yield from member
+            else:
+                yield member
 
     def __len__(self) -> int:
-        """Count the member subscriptions."""
-        return len(self._members)
+        """Count the subscriptions."""
+        return sum(1 for _ in self)
 
     @property
     def active(self) -> bool:
-        """Whether any member is still connected."""
+        """Whether any is still connected."""
         return any(s.active for s in self)
 
-    @property
-    def ended(self) -> bool:
-        """Whether ``disconnect`` was called on the group."""
-        return self._ended
-
-    def add(self, subscription: Subscription) -> None:
-        """Take in a subscription made later, for a pattern's new point."""
-        self._members.append(subscription)
+    def add(self, member: Subscription | SubscriptionGroup) -> None:
+        """Take in a subscription, or a group of them."""
+        self._members.append(member)
 
     def disconnect(self) -> None:
-        """Disconnect all members."""
-        self._ended = True
-        for s in self:
-            s.disconnect()
+        """Disconnect all."""
+        self.ended = True
+        for member in tuple(self._members):
+            member.disconnect()
 
     def mute(self) -> None:
-        """Mute all members."""
+        """Mute all."""
         for s in self:
             s.mute()
 
     def unmute(self) -> None:
-        """Unmute all members."""
+        """Unmute all."""
         for s in self:
             s.unmute()
 
     def __repr__(self) -> str:
-        """Show the members."""
+        """Show the subscriptions."""
         return f"<SubscriptionGroup {', '.join(map(repr, self))}>"
 
 

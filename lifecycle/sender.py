@@ -77,7 +77,7 @@ class Sender:
                 group.disconnect()
             raise
         self._groups = [each for each in self._groups if each[1].active] + made
-        return SubscriptionGroup(each for _, group in made for each in group)
+        return SubscriptionGroup(group for _, group in made)
 
     def detach(self, owner: object) -> None:
         """Disconnect all that ``attach`` connected of an object.
