@@ -6,6 +6,7 @@ import os
 import platform
 import struct
 import time
+import weakref
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +16,7 @@ from lifecycle.subscribers.memory import OneLoop
 from lifecycle.subscribers.text import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
     from lifecycle.loop import Loop
@@ -138,6 +139,7 @@ class _Events:
         self._text_metadata: Any = metadata
         self._records: Any = record_writer.RecordWriter
         self._file: Any = None
+        self._close: Callable[[], object] = lambda: None
 
     def begin_at(self, step: int) -> None:
         """Say that a session starts here: a reader drops what earlier files have from `step` on."""
@@ -173,13 +175,14 @@ class _Events:
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._close()
+        self._file = None
 
     def _put(self, event: Any) -> None:
         if self._file is None:
             self._file = self._records(_new_file(self.directory))
+            # Detached in mid-run, it hears of no end; then the file is closed when this dies.
+            self._close = weakref.finalize(self, self._file.close)
             self._put(self._event.Event(file_version="brain.Event:2"))
         event.wall_time = time.time()
         self._file.write(event.SerializeToString())
