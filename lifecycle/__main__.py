@@ -12,9 +12,10 @@ def main() -> None:
     try:
         from lifecycle.cli import app  # noqa: PLC0415 -- typer and rich may be missing
     except ModuleNotFoundError as error:
-        if error.name not in {"typer", "rich"}:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in {"typer", "rich"}:
             raise
-        sys.exit(f'the command line needs {error.name}: pip install "epochbus[cli]"')
+        sys.exit(f'the command line needs {missing}: pip install "epochbus[cli]"')
     from lifecycle.script import Script  # noqa: PLC0415
 
     prepared: list[Script] = []

@@ -7,6 +7,7 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import NamedTuple
@@ -34,12 +35,21 @@ class Script(NamedTuple):
         traceback is printed as Python prints it, beginning in the script.
         """
         sys.excepthook = self._show
-        runpy.run_path(self.path, run_name="__main__")
+        file = Path(self.path).absolute()
+        if not file.is_file():  # a folder or an archive with a __main__.py in it
+            runpy.run_path(self.path, run_name="__main__")
+            return
+        # runpy would take the module away at the end, before threads and atexit are done.
+        module = sys.modules["__main__"] = ModuleType("__main__")
+        module.__file__ = str(file)
+        module.__loader__ = SourceFileLoader("__main__", str(file))
+        exec(compile(file.read_bytes(), str(file), "exec", dont_inherit=True), vars(module))  # noqa: S102
 
     def _show(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        trace = without_frames_before(self.path, trace)
+        if Path(self.path).is_file():
+            trace = without_frames_before(self.path, trace)
         sys.__excepthook__(kind, error.with_traceback(trace), trace)
 
 
