@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from types import CellType
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +119,7 @@ class Emitter(Home):
         "__weakref__",
         "_built",
         "_doors",
+        "_unbuilt",
         "context",
         "key",
         "live",
@@ -142,13 +142,12 @@ class Emitter(Home):
         self.context = {"_depth": CellType(0), "_sender_of": CellType(sender_of)}
         self._doors: dict[Door, Function] = {}
         self._built = False
+        # not a __getattr__ that builds: having one makes every attribute slow on CPython 3.11
+        self._unbuilt = self.send = _builder(self)
         self.live = signal.audible and bool(signal.own)
 
-    def __getattr__(self, name: str) -> Any:
-        """Build ``send`` when it is asked for after a change."""
-        if name != "send":
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(msg)
+    def build(self) -> Function:
+        """Build ``send`` anew and return it."""
         signal = self.signal
         version = signal.version
         function = assemble(
@@ -215,8 +214,7 @@ class Emitter(Home):
 
     def _drop_send(self) -> None:
         self._built = False
-        with suppress(AttributeError):  # another thread was first
-            del self.send
+        self.send = self._unbuilt
 
     def _drop_doors(self) -> None:
         self._doors.clear()
@@ -224,6 +222,18 @@ class Emitter(Home):
     def __repr__(self) -> str:
         """Show the point and how many listen."""
         return f"<Emitter {self.signal.name!r}: {len(self.own)} of its own, live={self.live}>"
+
+
+def _builder(emitter: Emitter) -> Function:
+    """Make what stands in for an emitter's ``send`` until it is first called after a change."""
+    reference = weakref.ref(emitter)
+
+    def send(*args: object, **payload: object) -> None:
+        alive = reference()
+        if alive is not None:
+            alive.build()(*args, **payload)
+
+    return send
 
 
 def weakly(method: Function) -> Function:
