@@ -74,6 +74,9 @@ class CSVLogger(OneLoop):
         if self.by == "epoch" and (epoch + 1) % self.every == 0:
             self._write(loop, {"epoch": epoch}, logs)
 
+    def on_train_end(self) -> None:
+        self._columns = None
+
     def _open(self, start: int) -> None:
         """Make the file ready for rows from `start` on."""
         self.path.parent.mkdir(parents=True, exist_ok=True)

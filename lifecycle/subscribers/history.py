@@ -8,7 +8,7 @@ from lifecycle.logs import Logs
 from lifecycle.subscribers.memory import OneLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from lifecycle.loop import Loop
@@ -140,23 +140,30 @@ class History(OneLoop):
             raise ImportError(
                 'History.plot needs matplotlib: pip install "epochbus[plot]"'
             ) from error
-        panels: dict[str, list[str]] = {}
-        for metric in metrics or self.metrics:
-            panels.setdefault(metric.removeprefix("val_"), []).append(metric)
-        figure = Figure(figsize=(5 * max(len(panels), 1), 3.5), layout="constrained")
-        for axes, (title, names) in zip(
-            figure.subplots(1, max(len(panels), 1), squeeze=False)[0], panels.items(), strict=False
-        ):
-            for name in names:
-                points = [
-                    (epoch, value)
-                    for epoch, value in zip(self.epochs, self[name], strict=True)
-                    if isinstance(value, int | float)
-                ]
-                axes.plot(*zip(*points, strict=True), marker=".", label=name) if points else None
+        panels = self._panels(metrics or self.metrics)
+        columns = min(max(len(panels), 1), 3)
+        lines = -(-max(len(panels), 1) // columns)
+        figure = Figure(figsize=(5 * columns, 3.5 * lines), layout="constrained")
+        grid = figure.subplots(lines, columns, squeeze=False).flatten()
+        for axes, (title, curves) in zip(grid, panels.items(), strict=False):
+            for name, points in curves.items():
+                axes.plot(*zip(*points, strict=True), marker=".", label=name)
             axes.set(title=title, xlabel="epoch")
+            axes.xaxis.get_major_locator().set_params(integer=True)
             axes.legend()
+        for axes in grid[len(panels) :]:
+            axes.set_axis_off()
         figure.savefig(path)
+
+    def _panels(self, metrics: Iterable[str]) -> dict[str, dict[str, list[tuple[int, float]]]]:
+        """Return the points of those metrics that are numbers, ``val_`` beside its own."""
+        panels: dict[str, dict[str, list[tuple[int, float]]]] = {}
+        for name in metrics:
+            pairs = zip(self.epochs, self[name], strict=True)
+            points = [(epoch, value) for epoch, value in pairs if isinstance(value, int | float)]
+            if points:
+                panels.setdefault(name.removeprefix("val_"), {})[name] = points
+        return panels
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint saves of it."""

@@ -175,18 +175,13 @@ class LogLines(OneLoop):
         if "lr" in facts and "lr" not in values:
             parts.append(f"lr {facts['lr']:.4g}")
         if "data_time" in facts:
-            times = duration_pair(facts["data_time"], facts["step_time"])
-            parts.append(times)
+            data, step = (1e3 * facts[name] for name in ("data_time", "step_time"))
+            parts.append(f"data {data:.3g}ms step {step:.3g}ms")
         if "eta" in facts:
             parts.append(f"eta {duration(facts['eta'])}")
         if "memory" in facts:
             parts.append(f"{facts['memory']:.0f} MiB")
         return " | ".join(filter(None, parts))
-
-
-def duration_pair(data: float, step: float) -> str:
-    """Return the data and step time of a batch, in milliseconds."""
-    return f"data {data * 1e3:.3g}ms step {step * 1e3:.3g}ms"
 
 
 def _learning_rate(loop: Loop) -> float | None:

@@ -41,10 +41,14 @@ class Place:
         self.target = target
         self.key = key
 
-    @property
-    def is_setter(self) -> bool:
-        """Whether the value can be set but not read."""
-        return self.key is None
+    def require_readable(self, why: str) -> None:
+        """Refuse a function as the target, which can set the value but not tell it.
+
+        Raises:
+            TypeError: It is one; the message begins with `why`.
+        """
+        if self.key is None:
+            raise TypeError(f"{why}, which a setter cannot tell; name an attribute or an item")
 
     @property
     def name(self) -> str:
@@ -61,7 +65,7 @@ class Place:
             AttributeError: It has no such attribute.
         """
         if self.key is None:
-            return [_setter_slot(self.target)]
+            return [Slot(lambda: None, self.target)]
         target = self._resolved(loop)
         *path, last = str(self.key).split(".") if isinstance(self.key, str) else [self.key]
         groups = getattr(target, "param_groups", None)
@@ -80,13 +84,6 @@ class Place:
             there = ", ".join(map(repr, loop.objects)) or "none"
             raise LookupError(f"the loop has no object {self.target!r}; it has {there}")
         return loop.objects[self.target]
-
-
-def _setter_slot(setter: Callable[[Any], object]) -> Slot:
-    def unreadable() -> Any:
-        raise TypeError(f"the value set by {setter!r} cannot be read; name an attribute or an item")
-
-    return Slot(unreadable, setter)
 
 
 def _item_slot(holder: Any, key: Any) -> Slot:

@@ -60,6 +60,7 @@ class ReduceOnPlateau(Memory):
         if not 0 < factor < 1:
             raise ValueError(f"factor must lie between 0 and 1, or nothing is reduced: {factor!r}")
         self.place = Place(target, key)
+        self.place.require_readable("a reduction starts from the present value")
         self.monitor = Monitor(monitor, mode, min_delta)
         self.factor = factor
         self.patience = whole(patience, 0, "patience is a number of epochs")

@@ -55,11 +55,8 @@ class Schedule(Memory):
         self.by = choice(by, "by", "epoch", "step")
         self.log = log or self.place.name
         self._takes_value = _required_parameters(function) > 1
-        if self._takes_value and self.place.is_setter:
-            raise TypeError(
-                f"{function!r} asks for the present value, which a setter cannot tell;"
-                " name an attribute or an item"
-            )
+        if self._takes_value:
+            self.place.require_readable(f"{function!r} asks for the present value")
         self.reset()
 
     def reset(self) -> None:

@@ -137,8 +137,6 @@ class TimeLimit(Memory):
     @elapsed.setter
     def elapsed(self, seconds: float) -> None:
         self._before = float(seconds) if self.per == "run" else 0.0
-        if self._began is not None:
-            self._began = time.monotonic()
 
     def on_train_begin(self, loop: Loop) -> None:
         self.begin(loop)

@@ -166,3 +166,13 @@ def test_bad_options_are_refused_at_once() -> None:
     with pytest.raises(ValueError, match="every is a number of epochs"):
         CSVLogger("x.csv", every=0)
     assert repr(CSVLogger("x.csv")) == "<CSVLogger 'x.csv'>"
+
+
+def test_a_file_that_is_not_ours_is_kept_as_it_is(tmp_path: Path) -> None:
+    """Rows whose epoch cannot be read are not judged, and a missing file is an empty one."""
+    path = tmp_path / "log.csv"
+    path.write_text("epoch,note\nmean,x\n")
+    run(CSVLogger(path), [1.0, 2.0], initial_epoch=1)
+    assert [row["epoch"] for row in rows(path)] == ["mean", "1"]
+    run(CSVLogger(tmp_path / "new.csv", append=True), [1.0])
+    assert len(rows(tmp_path / "new.csv")) == 1

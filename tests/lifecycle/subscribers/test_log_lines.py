@@ -13,6 +13,7 @@ import pytest
 
 from lifecycle import Loop
 from lifecycle.subscribers import LogLines
+from lifecycle.subscribers.log_lines import _memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,3 +139,39 @@ def test_the_interval_is_a_number_of_steps() -> None:
     """0 and fractions are refused."""
     with pytest.raises(ValueError, match="every is a number of steps"):
         LogLines(0)
+
+
+def test_the_learning_rate_in_the_logs_comes_first() -> None:
+    """What a schedule logged is told rather than what the optimizer has, and told once."""
+    stream = io.StringIO()
+    optimizer = SimpleNamespace(param_groups=[{"lr": 0.5}])
+    loop = Loop(lambda batch: {"loss": 1.0, "lr": 0.25}, objects={"optimizer": optimizer})
+    loop.attach(LogLines(1, stream=stream))
+    loop.fit([1], epochs=1)
+    assert stream.getvalue().splitlines()[0].count("lr 0.25") == 1
+    assert "lr 0.5" not in stream.getvalue()
+
+
+def test_several_test_sets_are_told_apart() -> None:
+    """The name of the data is in the line of a pass of its own; without values it is short."""
+    stream = io.StringIO()
+    loop = Loop(test_step=lambda batch: {"loss": 1.0})
+    loop.attach(LogLines(stream=stream))
+    loop.evaluate({"clean": [1], "noisy": [2]})
+    assert [line.split(" | ")[0] for line in stream.getvalue().splitlines()] == [
+        "test clean",
+        "test noisy",
+    ]
+
+
+def test_what_the_platform_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the resource module there is no memory; with CUDA there is the device's as well."""
+    stream = io.StringIO()
+    loop = Loop(test_step=lambda batch: None)
+    loop.attach(LogLines(stream=stream))
+    monkeypatch.setitem(sys.modules, "resource", None)
+    cuda = SimpleNamespace(is_available=lambda: True, max_memory_allocated=lambda: 3 << 20)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    loop.evaluate([1])
+    assert stream.getvalue() == "test\n"
+    assert _memory() == {"cuda_memory": 3.0}

@@ -189,3 +189,31 @@ def test_a_factor_that_does_not_reduce_is_refused(factor: float) -> None:
     """The factor lies between 0 and 1."""
     with pytest.raises(ValueError, match="factor must lie between 0 and 1"):
         ReduceOnPlateau({}, "lr", "loss", factor=factor)
+
+
+def test_a_plateau_needs_a_value_it_can_read() -> None:
+    """A setter as the target is refused: a reduction starts from the present value."""
+    with pytest.raises(TypeError, match="a setter cannot tell; name an attribute or an item"):
+        ReduceOnPlateau(print, None, "loss")  # type: ignore[arg-type]
+
+
+def test_partial_epochs_and_missing_metrics_are_not_counted() -> None:
+    """An epoch cut by a stop, or without the metric, is no epoch of a plateau."""
+    optimizer = Optimizer(1.0)
+    loop = Loop(lambda batch: {"loss": 1.0}, lambda batch: {"loss": 1.0})
+    loop.attach(ReduceOnPlateau(optimizer, "lr", "val_loss", patience=2))
+    loop.on("train_batch_end", at=[12])(lambda loop: loop.stop())
+    loop.fit([1, 2], epochs=7, validation_data=[1], validation_freq=2)
+    assert optimizer.param_groups == [{"lr": 0.1}]
+
+
+def test_a_function_that_hides_its_parameters_is_called_with_the_index() -> None:
+    """Where no signature can be had, the epoch alone is given."""
+
+    class Hidden:
+        __signature__ = "none"
+
+        def __call__(self, epoch: int) -> int:
+            return epoch
+
+    assert run(Schedule(Hidden(), Optimizer(0.0), "lr"))["lr"] == [0, 1, 2]
