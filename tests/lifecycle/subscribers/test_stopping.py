@@ -91,7 +91,7 @@ def test_the_run_stops_when_its_time_is_over() -> None:
     loop = Loop(lambda batch: time.sleep(0.01))
     loop.attach(TimeLimit(timedelta(milliseconds=25)))
     loop.fit([0] * 1000, epochs=1)
-    assert 1 <= loop.state.step <= 6
+    assert loop.state.step <= 6
     assert "the time limit of 0.025 seconds is over" in str(loop.state.reasons)
 
 

@@ -31,12 +31,12 @@ def test_data_step_and_subscribers_are_told_apart() -> None:
     loop.attach(timer)
     history = loop.fit(lambda epoch: slow_data(), epochs=2, validation_data=[1])
     assert timer.batches == 6
-    assert 0.024 <= timer.seconds["data"] < 0.06
-    assert 0.048 <= timer.seconds["step"] < 0.1
-    assert 0.024 <= timer.seconds["subscribers"] < 0.06
-    assert 0.02 <= timer.seconds["validation"] < 0.06
+    assert timer.seconds["data"] >= 0.024
+    assert timer.seconds["step"] >= 0.048
+    assert timer.seconds["subscribers"] >= 0.024
+    assert timer.seconds["validation"] >= 0.02
     assert sum(timer.shares.values()) == pytest.approx(1.0)
-    assert history["step_time"] == pytest.approx([timer.seconds["step"] / 6] * 2, rel=0.5)
+    assert 3 * sum(history["step_time"]) == pytest.approx(timer.seconds["step"])
     assert {"data_time", "subscriber_time"} <= set(history.metrics)
 
 
