@@ -22,6 +22,7 @@ LAYERS = (
         "lifecycle.points",
         "lifecycle.logs",
         "lifecycle.state",
+        "lifecycle.names",
         "lifecycle.randomness",
         "lifecycle.data",
         "lifecycle.position",
@@ -41,6 +42,13 @@ LAYERS = (
     ("lifecycle",),  # the rest of it: the package itself, registry, command line, testing
 )
 """From the ground up: a module imports from its own layer and those before it."""
+
+
+OPTIONAL = {
+    "eventbus.pytest_plugin": {"pytest"},
+    "eventbus.tables": {"rich"},
+}
+"""What a module of the core may import, and where: inside of a function, once it is needed."""
 
 
 def modules() -> dict[str, Path]:
@@ -97,12 +105,9 @@ def test_imports_point_one_way(module: str) -> None:
 
 @pytest.mark.parametrize("module", [name for name in sorted(modules()) if layer(name) < 3])
 def test_core_needs_blinker_alone(module: str) -> None:
-    """The bus and the loop import blinker and the standard library; pytest's plugin apart."""
-    allowed = {"blinker", *HOUSE, *sys.stdlib_module_names}
-    if module == "eventbus.pytest_plugin":
-        allowed.add("pytest")
-    optional = {"numpy", "torch", "jax"}  # looked at where somebody else has loaded them
-    assert {name.partition(".")[0] for name in imported(modules()[module])} <= allowed | optional
+    """The bus and the loop import blinker and the standard library; the rest where it is used."""
+    allowed = {"blinker", *HOUSE, *sys.stdlib_module_names} | OPTIONAL.get(module, set())
+    assert {name.partition(".")[0] for name in imported(modules()[module])} <= allowed
 
 
 def fresh(code: str) -> Any:
