@@ -13,7 +13,7 @@ from lifecycle.passes import fill, length, limited, predict_stage, test_stage
 from lifecycle.stage import report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from lifecycle.data import Feed
     from lifecycle.loop import Loop
@@ -69,7 +69,6 @@ class ByHand:
 
     def train(self, feed: Feed, steps: int | None) -> Iterator[Any]:
         """Yield the batches of the epoch that is open."""
-        self._settle_pass()
         training = self.training
         epoch = training.epoch if training is not None else None
         if training is None or epoch is None:
@@ -77,30 +76,36 @@ class ByHand:
                 "batches to train on belong to an epoch: `for epoch in loop.epochs(n): for batch"
                 " in loop.batches(data): ...`"
             )
-        epoch.settle()
-        training.position.feed = feed
-        self.loop.state.steps_per_epoch = training.steps_per_epoch = length(feed, steps)
-        if epoch.halted():
+
+        def start() -> Iterable[Any]:
+            self._settle_pass()
+            epoch.settle()
+            training.position.feed = feed
+            self.loop.state.steps_per_epoch = training.steps_per_epoch = length(feed, steps)
             self.whole = False
-            return
-        batches = limited(training.position.draw(feed, self.loop.state.epoch), steps)
-        self.whole = False
-        yield from epoch.walk(batches)
-        self.whole = not (epoch.within or epoch.cut or training.stage.stopped) or (
-            epoch.done == training.steps_per_epoch
-        )
+            if epoch.halted():
+                return ()
+            return limited(training.position.draw(feed, self.loop.state.epoch), steps)
+
+        def over(error: BaseException | None) -> None:
+            self.whole = error is None and (
+                epoch.done == training.steps_per_epoch
+                or not (epoch.cut or training.stage.stopped)
+            )
+
+        return epoch.walk(start, over)
 
     def test(self, feed: Feed, steps: int | None, name: str | None) -> Iterator[Any]:
         """Yield the batches of a test pass."""
         epoch = self._around()
         stage, made = test_stage(self.loop, name, epoch)
-        yield from self._pass(stage, made, feed, steps, name, (name, epoch, length(feed, steps)))
+        return self._pass(stage, made, feed, steps, name, (name, epoch, length(feed, steps)))
 
     def predict(self, feed: Feed, steps: int | None) -> Iterator[Any]:
         """Yield the batches of a predict pass."""
         self._around()
         stage, made = predict_stage(self.loop)
-        yield from self._pass(stage, made, feed, steps, None, (length(feed, steps),))
+        return self._pass(stage, made, feed, steps, None, (length(feed, steps),))
 
     def _around(self) -> int | None:
         """Close the pass that was open before; return the epoch around the new one."""
@@ -123,25 +128,29 @@ class ByHand:
     ) -> Iterator[Any]:
         stage.by_hand = True
         self.alone = (stage, made, name)
-        try:
+
+        def start() -> Iterable[Any]:
             stage.begin(*payload)
-            if not made.halted():
-                yield from made.walk(limited(feed.open(self.loop.state.epoch), steps))
-        except GeneratorExit:
-            stage.left = True
-            if not self.managed and self.training is None:
-                self._close_quietly()
-            return
-        except BaseException as error:
-            if not self.managed and self.training is None:
+            if made.halted():
+                return ()
+            return limited(feed.open(self.loop.state.epoch), steps)
+
+        def over(error: BaseException | None) -> None:
+            if error is None:
+                self._settle_pass()
+            elif isinstance(error, GeneratorExit):
+                stage.left = True
+                if not self._will_be_settled:
+                    self._close_quietly()
+            elif not self._will_be_settled:
                 self._end(error)
-            raise
-        if made.within:  # closed, which is not to be told from its end here
-            stage.left = True
-            if not self.managed and self.training is None:
-                self._close_quietly()
-            return
-        self._settle_pass()
+
+        return made.walk(start, over)
+
+    @property
+    def _will_be_settled(self) -> bool:
+        """Whether something around an open pass is sure to close it."""
+        return self.managed or self.training is not None
 
     # -- closing
 

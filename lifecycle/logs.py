@@ -37,7 +37,7 @@ class Logs(MutableMapping[str, Any]):
         self, values: Mapping[str, Any] | None = None, means: Means | None = None
     ) -> None:
         self._raw: dict[str, Any] = dict(values) if values else {}
-        self._read: dict[str, Any] = {}
+        self._read: dict[str, Any] | None = None  # made when there is something to keep
         self._means = means
 
     def __getitem__(self, key: str) -> Any:
@@ -51,19 +51,23 @@ class Logs(MutableMapping[str, Any]):
         except KeyError:
             there = ", ".join(map(repr, self._raw)) or "nothing yet"
             raise KeyError(f"{key!r} is not in the logs, which hold {there}") from None
-        if type(value) in PLAIN:
+        if value.__class__ in PLAIN:
             return value
+        if self._read is None:
+            self._read = {}
         if key not in self._read:
             self._read[key] = read(value)
         return self._read[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._raw[key] = value
-        self._read.pop(key, None)
+        if self._read:
+            self._read.pop(key, None)
 
     def __delitem__(self, key: str) -> None:
         del self._raw[key]
-        self._read.pop(key, None)
+        if self._read:
+            self._read.pop(key, None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._raw)
@@ -96,8 +100,9 @@ class Logs(MutableMapping[str, Any]):
 
     def take(self, other: Logs, prefix: str = "") -> None:
         """Take over another's values under a prefix; what it has read is not read again."""
+        known = other._read or {}
         for key, value in other._raw.items():
-            self[prefix + key] = other._read.get(key, value)
+            self[prefix + key] = known.get(key, value)
 
     def plain(self) -> dict[str, Any]:
         """Return all values, read."""
@@ -123,7 +128,7 @@ def admit(key: str, value: Any) -> Any:
     Raises:
         TypeError: it is not a number; the message names the key and the type.
     """
-    if isinstance(value, float | int):
+    if isinstance(value, _NUMBERS):
         return value
     if isinstance(value, Real):  # NumPy's scalars, fractions
         return float(value)
@@ -149,18 +154,23 @@ def _kind(value: object) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
+_ROWS: Final = (tuple, list)  # `tuple | list` would make a new union for each batch
+_NUMBERS: Final = (float, int)
+
+
 def batch_size(data: Any) -> int:
     """Return the length of the first array in a batch; 1 where there is none."""
-    while True:
+    while data.__class__ not in PLAIN:
         shape = getattr(data, "shape", None)
         if shape is not None:
             return int(shape[0]) if len(shape) else 1
-        if isinstance(data, Mapping):
+        if isinstance(data, _ROWS):
+            data = data[0] if data else None
+        elif hasattr(data, "values") and hasattr(data, "keys"):
             data = next(iter(data.values()), None)
-        elif isinstance(data, tuple | list) and data:
-            data = data[0]
         else:
-            return 1
+            break
+    return 1
 
 
 class Mean:
@@ -169,31 +179,45 @@ class Mean:
     Values of one weight are added up first and weighted together: one addition a batch.
     """
 
-    __slots__ = ("count", "run", "total", "unit", "weight")
+    __slots__ = ("count", "known", "run", "total", "unit", "weight")
+
+    reduce: Final = "mean"
+    saved: Final = ("count", "run", "total", "unit", "weight")
 
     def __init__(self) -> None:
         self.total: Any = 0.0
         self.weight: float = 0
         self.run: Any = 0.0
+        """The sum since the weight last changed; never an array of the caller's."""
         self.unit: float = 1
+        """The weight of each value in `run`."""
         self.count = 0
+        """How many values are in `run`."""
+        self.known: type | None = None
+        """The class of the arrays in `run`, where it adds in place and refuses other shapes."""
 
     def add(self, value: Any, weight: float) -> None:
-        """Count a value in."""
+        """Count in a value that was admitted."""
         if weight != self.unit:
             self._settle(weight)
-        run = self.run
-        if run.__class__ is float:
-            value = _wide(value)  # a half-precision sum would stand still
-        run += value  # in place where the array allows it; `run` is never the caller's own
-        self.run = run
+        self.run += value  # in place where the array allows it
         self.count += 1
+
+    def add_any(self, key: str, value: Any, weight: float) -> None:
+        """Count in a value that is not known to be a number."""
+        value = admit(key, value)
+        if weight != self.unit:
+            self._settle(weight)
+        if self.run.__class__ is float:
+            value = _wide(value)  # a half-precision sum would soon stand still
+        self.add(value, weight)
+        self.known = value.__class__ if hasattr(value, "requires_grad") else None
 
     def _settle(self, unit: float) -> None:
         if self.count:
             self.total = self.total + self.run * self.unit
             self.weight += self.count * self.unit
-        self.run, self.count, self.unit = 0.0, 0, unit
+        self.run, self.count, self.unit, self.known = 0.0, 0, unit, None
 
     def result(self) -> Any:
         """The mean so far."""
@@ -206,18 +230,26 @@ class Mean:
 class Fold:
     """The sum, the least, the greatest or the last of a metric."""
 
-    __slots__ = ("combine", "total")
+    __slots__ = ("combine", "reduce", "total", "unit")
 
-    def __init__(self, combine: Callable[[Any, Any], Any]) -> None:
-        self.combine = combine
+    saved: Final = ("total",)
+
+    def __init__(self, reduce: str) -> None:
+        self.reduce = reduce
+        self.combine = _FOLDS[reduce]
         self.total: Any = None
+        self.unit = None  # no weight counts, so that each value goes through `add_any`
 
     def add(self, value: Any, weight: float) -> None:  # noqa: ARG002 -- as Mean's
-        """Count a value in."""
+        """Count in a value that was admitted."""
         value = _wide(value)
         if hasattr(value, "dtype"):
             value = value + 0  # the caller may write to its array again
         self.total = value if self.total is None else self.combine(self.total, value)
+
+    def add_any(self, key: str, value: Any, weight: float) -> None:
+        """Count in a value that is not known to be a number."""
+        self.add(admit(key, value), weight)
 
     def result(self) -> Any:
         """The value so far."""
@@ -282,10 +314,19 @@ class Means:
         """
         cells = self._cells
         for key, value in metrics.items():
-            cell = cells.get(key)
-            if cell is None:
-                cell = self.open(key)
-            cell.add(value if value.__class__ is float else admit(key, value), weight)
+            cell = cells[key] if key in cells else self.open(key)
+            kind = value.__class__
+            if cell.unit == weight and (
+                kind is float or (kind is cell.known and not value.requires_grad)
+            ):  # what nearly every batch comes to, without a call
+                try:
+                    cell.run += value
+                except RuntimeError:  # an array of another shape than before
+                    cell.add_any(key, value, weight)
+                else:
+                    cell.count += 1
+            else:
+                cell.add_any(key, value, weight)
 
     def open(self, key: str, reduce: str = "mean") -> Mean | Fold:
         """Begin to keep a metric, or return what keeps it already.
@@ -294,17 +335,18 @@ class Means:
             TypeError: its name is not a str.
             ValueError: there is no such reduction, or the metric is reduced in another way.
         """
+        cell = self._cells.get(key)
+        if cell is not None and cell.reduce == reduce:
+            return cell
         if reduce not in REDUCTIONS:
             raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, not {reduce!r}")
         if not isinstance(key, str):
             raise TypeError(f"a metric's name must be a str, not {key!r}")
-        cell = self._cells.get(key)
-        if cell is None:
-            cell = self._cells[key] = Mean() if reduce == "mean" else Fold(_FOLDS[reduce])
-        elif _reduction(cell) != reduce:
+        if cell is not None:
             raise ValueError(
-                f"metric {key!r} is reduced by {_reduction(cell)} in this pass, not by {reduce}"
+                f"metric {key!r} is reduced by {cell.reduce} in this pass, not by {reduce}"
             )
+        cell = self._cells[key] = Mean() if reduce == "mean" else Fold(reduce)
         return cell
 
     def result(self, key: str) -> Any:
@@ -329,8 +371,8 @@ class Means:
         """Return all of it as plain numbers, from which adding goes on exactly."""
         return {
             key: {
-                "reduce": _reduction(cell),
-                **{name: read(getattr(cell, name)) for name in cell.__slots__ if name != "combine"},
+                "reduce": cell.reduce,
+                **{name: read(getattr(cell, name)) for name in cell.saved},
             }
             for key, cell in self._cells.items()
         }
@@ -340,12 +382,5 @@ class Means:
         self._cells.clear()
         for key, saved in state.items():
             cell = self.open(key, saved["reduce"])
-            for name in saved:
-                if name != "reduce":
-                    setattr(cell, name, saved[name])
-
-
-def _reduction(cell: Mean | Fold) -> str:
-    if isinstance(cell, Mean):
-        return "mean"
-    return next(name for name, combine in _FOLDS.items() if combine is cell.combine)
+            for name in cell.saved:
+                setattr(cell, name, saved[name])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.logs import Logs, Means, admit, batch_size
@@ -147,9 +147,14 @@ class Pass(Span):
         """Whether no error has come out of a step."""
         return not self.broken
 
-    def extras(self, index: int) -> tuple[Any, ...]:  # noqa: ARG002 -- an Epoch needs it
-        """Return what the points of a batch carry after ``data``."""
-        return self.context
+    def send_begin(self, data: Any) -> None:
+        """Send the begin of a batch."""
+        self.begin.send(self.done, self.current, data, *self.context)
+
+    def send_end(self, data: Any, outputs: Any) -> None:
+        """Send the end of a batch."""
+        index = self.done - 1
+        self.end.send(index, self.current, data, *self.context, outputs, self.skipping)
 
     def place(self) -> str:
         """Say in words where it stands."""
@@ -168,19 +173,18 @@ class Pass(Span):
         if not self.within:
             super().log(metrics, reduce)
             return
+        ended = self.point == "end"
         for key, value in metrics.items():
-            if key == "batch_size":
-                self.pending[key] = value
-                continue
-            cell = self.means.open(key, reduce)
-            kept = admit(key, value)
-            if self.point == "end":
-                cell.add(kept, self.weight)
-                self.current[key] = kept
-                continue
-            if key in self.pending and reduce != "mean":
-                cell.add(self.pending[key], 1)
-            self.pending[key] = kept
+            kept = value if value.__class__ is float else admit(key, value)
+            if key != "batch_size":
+                cell = self.means.open(key, reduce)
+                if ended:
+                    cell.add(kept, self.weight)
+                    self.current[key] = kept
+                elif reduce != "mean" and key in self.pending:
+                    cell.add(self.pending[key], 1)
+            if not ended:
+                self.pending[key] = kept
         self.state.attention = True
 
     def run(self, batches: Iterable[Any], step: Callable[[Any], Any]) -> None:
@@ -191,38 +195,55 @@ class Pass(Span):
         """
         begin, end, state = self.begin, self.end, self.state
         self.within = True
-        for done, data in enumerate(batches, self.done + 1):
-            if begin.live and self.open(data):
-                outputs = None
-                self.done = done
-            else:
-                try:
+        done = self.done
+        try:
+            for done, data in enumerate(batches, done + 1):
+                if begin.live and self.open(data):
+                    outputs = None
+                else:
                     outputs = step(data)
                     if outputs is not None:
                         self.take(outputs, data)
-                    self.done = done
-                except BaseException:
-                    self.broken = True
-                    raise
-            if (end.live or state.attention) and self.finish(data, outputs):
-                break
+                self.done = done
+                if (end.live or state.attention) and self.finish(data, outputs):
+                    break
+        except BaseException:
+            self.broken = self.point is None and self.done != done
+            raise
         self.within = False
 
-    def walk(self, batches: Iterable[Any]) -> Generator[Any, None, None]:
-        """Yield each batch to the user's own ``for``, as ``run`` does a step with it."""
+    def walk(
+        self,
+        start: Callable[[], Iterable[Any]],
+        over: Callable[[BaseException | None], None],
+    ) -> Iterator[Any]:
+        """Yield each batch to the user's own ``for``, as ``run`` does a step with it.
+
+        Args:
+            start: begins to draw the batches.
+            over: told when there are no more: of an error, of a GeneratorExit where the
+                ``for`` was left, or of None.
+        """
         begin, end, state = self.begin, self.end, self.state
-        self.within = self.by_hand = True
-        for done, data in enumerate(batches, self.done + 1):
-            if not (begin.live and self.open(data)):
-                try:
+        data = None
+        try:
+            batches = start()
+            self.within = self.by_hand = True
+            for done, data in enumerate(batches, self.done + 1):
+                if not (begin.live and self.open(data)):
                     yield data
-                except GeneratorExit:  # a break, or an error: not to be told apart here
-                    self.left = (data,)
-                    return
-            self.done = done
-            if (end.live or state.attention) and self.finish(data, None):
-                break
+                self.done = done
+                if (end.live or state.attention) and self.finish(data, None):
+                    break
+        except GeneratorExit as left:  # a break or an error in the body, not to be told apart
+            self.left = (data,)
+            over(left)
+            return
+        except BaseException as error:
+            over(error)
+            raise
         self.within = False
+        over(None)
 
     def settle(self) -> None:
         """Send the end of the batch in which the user's ``for`` was left."""
@@ -237,7 +258,7 @@ class Pass(Span):
         self.current = Logs(None, self.means)
         self.begun = True
         self.point = "begin"
-        self.begin.send(self.done, self.current, data, *self.extras(self.done))
+        self.send_begin(data)
         self.point = None
         return self.skipping
 
@@ -247,7 +268,7 @@ class Pass(Span):
         Raises:
             TypeError: it is no mapping of names to numbers.
         """
-        if not isinstance(outputs, Mapping):
+        if outputs.__class__ is not dict and not isinstance(outputs, Mapping):
             raise TypeError(
                 f"a {self.kind} step must return a mapping of metrics, or None, not"
                 f" {type(outputs).__name__}"
@@ -263,27 +284,26 @@ class Pass(Span):
 
     def finish(self, data: Any, outputs: Any) -> bool:
         """Do what is due after a batch: its end point, the requests; say whether to stop."""
-        if not self.begun:
+        live = self.end.live
+        if live and not self.begun:
             self.current = Logs(None, self.means)
         if self.pending:
             self._fold(data, outputs)
-        if self.end.live:
+        if live:
             if outputs is not None and not self.skipping:
                 self.show(outputs)
-            index = self.done - 1
             self.point = "end"
-            self.end.send(
-                index, self.current, data, *self.extras(index), outputs, self.skipping
-            )
+            self.send_end(data, outputs)
             self.point = None
         self.begun = self.skipping = False
         return self.state.attention and self.halted()
 
     def halted(self) -> bool:
         """Say whether no further batch may start."""
-        self.state.attention = False  # first: a request made from here on raises it again
-        if self.stage.stopped or self.cut:
-            self.state.attention = True
+        state = self.state
+        state.attention = False  # first: a request made from here on raises it again
+        if self.cut or self.stage.stopped:
+            state.attention = True
             return True
         return False
 
@@ -308,13 +328,27 @@ class Pass(Span):
 
 
 class Epoch(Pass):
-    """An epoch of training."""
+    """An epoch of training, whose batches are steps of the run."""
 
     __slots__ = ()
 
-    def extras(self, index: int) -> tuple[Any, ...]:
-        """Return the epoch and the step."""
-        return (*self.context, self.state.steps_before + index)
+    def send_begin(self, data: Any) -> None:
+        """Send the begin of a batch."""
+        index, state = self.done, self.state
+        self.begin.send(index, self.current, data, state.epoch, state.steps_before + index)
+
+    def send_end(self, data: Any, outputs: Any) -> None:
+        """Send the end of a batch."""
+        index, state = self.done - 1, self.state
+        self.end.send(
+            index,
+            self.current,
+            data,
+            state.epoch,
+            state.steps_before + index,
+            outputs,
+            self.skipping,
+        )
 
 
 class Prediction(Pass):
