@@ -111,7 +111,7 @@ def torch_cases() -> dict[str, Callable[[list[int]], float]]:
     """Return the cases with a torch scalar, where torch is installed."""
     if importlib.util.find_spec("torch") is None:
         return {}
-    import torch
+    import torch  # noqa: PLC0415 -- an extra
 
     value = torch.tensor(0.5)
     graph = torch.tensor(0.5, requires_grad=True) * 2

@@ -89,8 +89,7 @@ class ByHand:
 
         def over(error: BaseException | None) -> None:
             self.whole = error is None and (
-                epoch.done == training.steps_per_epoch
-                or not (epoch.cut or training.stage.stopped)
+                epoch.done == training.steps_per_epoch or not (epoch.cut or training.stage.stopped)
             )
 
         return epoch.walk(start, over)

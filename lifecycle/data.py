@@ -50,9 +50,7 @@ class Feed:
         except (TypeError, NotImplementedError):  # torch's loader of an iterable data set
             return 0
 
-    def open(
-        self, epoch: int | None, *, skip: int = 0, state: Any = None
-    ) -> Iterator[Any]:
+    def open(self, epoch: int | None, *, skip: int = 0, state: Any = None) -> Iterator[Any]:
         """Begin an epoch.
 
         Args:
@@ -63,9 +61,9 @@ class Feed:
         Raises:
             TypeError: the function of the epoch has returned no iterable.
         """
-        opened = self.data
+        opened: Any = self.data
         if not _iterable(opened):
-            opened = opened(epoch)  # type: ignore[operator]
+            opened = opened(epoch)
             if not _iterable(opened):
                 raise TypeError(
                     f"{self.name}({epoch}) must return an iterable of batches, not"
@@ -75,11 +73,11 @@ class Feed:
         if epoch is not None:
             _set_epoch(opened, epoch)
         if self.goes_on:
-            skip += self.drawn if state is None else 0
+            skip += self.drawn
         if state is not None:
             opened.load_state_dict(state)
-            return iter(opened)
-        batches = iter(opened)
+            skip = 0
+        batches: Iterator[Any] = iter(opened)
         if skip:
             logger.info("passing over %d batches of %s", skip, self.name)
             for _ in islice(batches, skip):
@@ -106,7 +104,7 @@ def feeds(data: Data | Mapping[str, Data] | None, name: str) -> dict[str | None,
     return {None: Feed(data, name)}
 
 
-def until(batches: Iterator[Any], deadline: float, over: Callable[[], None]) -> Iterator[Any]:
+def until(batches: Iterator[Any], deadline: float, over: Callable[[], object]) -> Iterator[Any]:
     """Yield batches as long as there is time; then call ``over``."""
     while time.monotonic() < deadline:
         try:
@@ -126,6 +124,7 @@ def _iterable(data: object) -> bool:
 def _set_epoch(data: Any, epoch: int) -> None:
     """Tell the data, and the samplers it has, which epoch begins."""
     told: list[object] = []
+    each: Any
     for each in (data, getattr(data, "sampler", None), getattr(data, "batch_sampler", None)):
         if hasattr(each, "set_epoch") and not any(each is one for one in told):
             told.append(each)

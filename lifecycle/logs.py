@@ -16,6 +16,9 @@ __all__ = ["REDUCTIONS", "Logs", "Means", "admit", "batch_size"]
 
 REDUCTIONS: Final = ("mean", "sum", "min", "max", "last")
 
+FLOAT32: Final = 4
+"""Bytes of the narrowest number that is added up."""
+
 PLAIN: Final = frozenset({float, int, bool, str, type(None)})
 """Types whose values read as they are."""
 
@@ -33,9 +36,7 @@ class Logs(MutableMapping[str, Any]):
 
     __slots__ = ("_means", "_raw", "_read")
 
-    def __init__(
-        self, values: Mapping[str, Any] | None = None, means: Means | None = None
-    ) -> None:
+    def __init__(self, values: Mapping[str, Any] | None = None, means: Means | None = None) -> None:
         self._raw: dict[str, Any] = dict(values) if values else {}
         self._read: dict[str, Any] | None = None  # made when there is something to keep
         self._means = means
@@ -259,7 +260,7 @@ class Fold:
 def _wide(value: Any) -> Any:
     """Return a value in at least float32."""
     dtype = getattr(value, "dtype", None)
-    if dtype is None or getattr(dtype, "itemsize", 8) >= 4:
+    if dtype is None or getattr(dtype, "itemsize", 8) >= FLOAT32:
         return value
     return value.float() if hasattr(value, "float") else value.astype("float32")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from lifecycle.byhand import ByHand
 from lifecycle.data import Feed, feeds
@@ -81,7 +81,7 @@ class Loop(Sender):
 
     # -- running
 
-    def fit(
+    def fit(  # noqa: PLR0913 -- all of it is asked for by name
         self,
         data: Data,
         *,
@@ -251,7 +251,7 @@ class Loop(Sender):
             return self._by_hand.predict(feed, steps)
         raise ValueError(f"stage must be 'train', 'test' or 'predict', not {stage!r}")
 
-    def __enter__(self) -> Loop:
+    def __enter__(self) -> Self:
         self._by_hand.managed = True
         return self
 
@@ -390,4 +390,3 @@ class Loop(Sender):
         module, _, name = RECORDER.partition(":")
         self.history = getattr(import_module(module), name)()
         self.stages[0].at_leave(self.attach(self.history).disconnect)
-

@@ -6,7 +6,8 @@ it, ``docs/points.md`` and ``lifecycle points`` are rendered from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["POINTS", "Point", "declare", "markdown"]
 
 
-class Point(NamedTuple):
+@dataclass(frozen=True)
+class Point:
     """A named place in a run's life."""
 
     name: str
@@ -57,7 +59,8 @@ POINTS: tuple[Point, ...] = (
         "train_batch_begin",
         "train",
         ("batch", "logs", "data", "epoch", "step"),
-        "A batch was drawn (`data`) and its step is about to run; `skip_batch()` here leaves it out.",
+        "A batch was drawn (`data`) and its step is about to run; `skip_batch()` here leaves it"
+        " out.",
         index="step",
         aliases=("batch_begin",),
     ),

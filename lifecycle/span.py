@@ -100,7 +100,7 @@ class Pass(Span):
         "within",
     )
 
-    def __init__(  # noqa: PLR0913 -- all that the points of its batches need
+    def __init__(
         self,
         state: State,
         stage: Stage,
@@ -197,7 +197,7 @@ class Pass(Span):
         self.within = True
         done = self.done
         try:
-            for done, data in enumerate(batches, done + 1):
+            for done, data in enumerate(batches, self.done + 1):
                 if begin.live and self.open(data):
                     outputs = None
                 else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from lifecycle.loop import Loop
     from lifecycle.span import Span
+    from lifecycle.state import State
 
 __all__ = ["Stage"]
 
@@ -85,7 +86,7 @@ class Stage:
         if emitter.live:
             emitter.send(self.span.logs, *payload)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -156,8 +157,7 @@ class Stage:
         """Drop the spans that an error left open inside."""
         spans, state = self.loop.spans, self.loop.state
         while spans[-1] is not self.span:
-            dropped = spans.pop()
-            state.passes[:] = [each for each in state.passes if each is not dropped]
+            drop_pass(state, spans.pop())
 
     def _leave(self) -> None:
         loop = self.loop
@@ -166,7 +166,7 @@ class Stage:
         self._cut_back()
         loop.spans.pop()
         state = loop.state
-        state.passes[:] = [each for each in state.passes if each is not self.span]
+        drop_pass(state, self.span)
         loop.stages.remove(self)
         state.stages.pop()
         state.attention = True  # let the batch loop outside see what came meanwhile
@@ -174,6 +174,11 @@ class Stage:
             loop.thread = None
             loop.reported = None
             loop.heeded = len(state.requests)
+
+
+def drop_pass(state: State, span: object) -> None:
+    """Let a span no longer count as a pass under way."""
+    state.passes[:] = [each for each in state.passes if each is not span]
 
 
 def report(failure: BaseException, when: str, *, after: BaseException | None = None) -> None:

@@ -95,9 +95,7 @@ class _Trace:
         _, indices = self.open.pop()
         for key in indices.keys() & payload.keys():
             if indices[key] != payload[key]:
-                _fail(
-                    number, f"{name}_end is of {key} {payload[key]}, its begin of {indices[key]}"
-                )
+                _fail(number, f"{name}_end is of {key} {payload[key]}, its begin of {indices[key]}")
         if payload.get("outcome", OUTCOMES[0]) not in OUTCOMES:
             _fail(number, f"{name}_end has the outcome {payload['outcome']!r}")
 

@@ -53,7 +53,7 @@ class Training:
         self.stage.enter(self.run)
         self.loop.position = self.position
 
-    def begin(self, resume: object = False) -> None:
+    def begin(self, resume: object) -> None:
         """Restore what is to be resumed, and send ``train_begin``.
 
         Raises:
