@@ -72,8 +72,6 @@ class Feed:
         self._opened = opened
         if epoch is not None:
             _set_epoch(opened, epoch)
-        if self.goes_on:
-            skip += self.drawn
         if state is not None:
             opened.load_state_dict(state)
             skip = 0

@@ -126,7 +126,9 @@ class Position:
         batch = saved["batch"] if is_open else 0
         if feed.goes_on:
             feed.drawn = saved["drawn"] - batch
-        batches = feed.open(index, skip=batch, state=saved["data"])
+        # An iterator that goes on passes over what all epochs of the saved run drew.
+        skip = saved["drawn"] if feed.goes_on else batch
+        batches = feed.open(index, skip=skip, state=saved["data"])
         if is_open:
             epoch.means.load_state_dict(saved["means"])
             epoch.logs.update(saved["logs"])

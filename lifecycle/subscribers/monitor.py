@@ -124,7 +124,7 @@ class Monitor:
 
     def warn_if_unseen(self, logs: Mapping[str, Any], who: str) -> None:
         """Warn at the end of a run that never had the metric, unless that was said before."""
-        if not self.seen and not self._warned and logs:
+        if not self.seen and not self._warned and logs and self.metric not in logs:
             self._warn(logs, who)
 
     def _warn(self, logs: Mapping[str, Any], who: str) -> None:
