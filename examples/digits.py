@@ -116,7 +116,7 @@ class SGD:
 def softmax(scores: Array) -> Array:
     """Turn each row of scores into probabilities."""
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def metrics(probabilities: Array, labels: Labels) -> dict[str, float]:
@@ -146,7 +146,7 @@ def shifted(images: Array, by: NDArray[np.int64]) -> Array:
     rows = 1 + by[:, :1] + np.arange(8)
     columns = 1 + by[:, 1:] + np.arange(8)
     moved = padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
-    return moved.reshape(-1, 64)
+    return np.asarray(moved.reshape(-1, 64))
 
 
 class Digits(NamedTuple):

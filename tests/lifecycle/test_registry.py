@@ -225,8 +225,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             archive.writestr(name, text)
         archive.writestr("tiny_tracker-1.0.dist-info/RECORD", "")
     target = folder / "site"
-    command = ["-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", target, wheel]
-    subprocess.run([sys.executable, *command], check=True, capture_output=True)
+    install = ["-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target"]
+    subprocess.run([sys.executable, *install, target, wheel], check=True, capture_output=True)
     return target
 
 
