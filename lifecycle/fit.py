@@ -108,6 +108,7 @@ class Fit:
             epochs=plan.epochs,
             initial_epoch=plan.initial_epoch,
             steps_per_epoch=plan.steps,
+            max_steps=plan.max_steps,
         )
         self.position = self.training.position
         self.position.feed = plan.feed
@@ -164,6 +165,7 @@ class Fit:
             drawn = epoch.done - before
             all_drawn = drawn != room and not (self.stopped or epoch.cut)
             if all_drawn:
+                epoch.over = True
                 self._all_drawn(epoch, index)
             whole = all_drawn or epoch.done == self.plan.steps
             if not self._validate_by_steps(epoch, index):

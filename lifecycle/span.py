@@ -90,6 +90,7 @@ class Pass(Span):
         "kind",
         "left",
         "means",
+        "over",
         "pending",
         "point",
         "skipping",
@@ -123,6 +124,8 @@ class Pass(Span):
         """``begin`` or ``end`` while that point of a batch is being sent."""
         self.broken = False
         """Whether an error came out of a step."""
+        self.over = False
+        """Whether no further batch will come, as when the validation of an epoch begins."""
         self.cut = False
         """Whether it was asked to end early."""
         self.skipping = False

@@ -61,6 +61,8 @@ class State:
         """The first epoch of this run."""
         self.steps_per_epoch: int | None = None
         """Batches per epoch, None where unknown."""
+        self.max_steps: int | None = None
+        """The count of steps at which the run ends, None where it isn't limited so."""
         self.outcome: str | None = None
         """How the last run ended; None during its first stage."""
         self.requests: list[StopRequest] = []
@@ -112,6 +114,14 @@ class State:
     def steps_done(self) -> int:
         """Finished training steps."""
         return self.steps_before + self.batches_done
+
+    @property
+    def total_steps(self) -> int | None:
+        """How many steps the whole run has, None where unknown."""
+        limits = [] if self.max_steps is None else [self.max_steps]
+        if self.epochs is not None and self.steps_per_epoch is not None:
+            limits.append(self.epochs * self.steps_per_epoch)
+        return min(limits, default=None)
 
     @property
     def update(self) -> int:

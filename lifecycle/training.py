@@ -25,6 +25,7 @@ class Training:
         epochs: the index after the last epoch, None for no end.
         initial_epoch: the index of the first.
         steps_per_epoch: batches per epoch, None where unknown.
+        max_steps: the count of steps at which the run ends.
     """
 
     def __init__(
@@ -34,13 +35,14 @@ class Training:
         epochs: int | None,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
+        max_steps: int | None = None,
     ) -> None:
         self.loop = loop
         self.stage = Stage(loop, "train")
         self.run = Run()
         self.position = Position()
         self.epochs, self.initial_epoch = epochs, initial_epoch
-        self.steps_per_epoch = steps_per_epoch
+        self.steps_per_epoch, self.max_steps = steps_per_epoch, max_steps
         self.epoch: Epoch | None = None
         """The epoch that is open."""
 
@@ -72,7 +74,7 @@ class Training:
             if not position.saved["open"]:
                 self.run.last = Logs(position.saved["logs"])
         state.epochs, state.initial_epoch = self.epochs, self.initial_epoch
-        state.steps_per_epoch = self.steps_per_epoch
+        state.steps_per_epoch, state.max_steps = self.steps_per_epoch, self.max_steps
         self.stage.begin(self.epochs, self.initial_epoch, self.steps_per_epoch)
         if finish is not None:
             finish()
@@ -126,6 +128,7 @@ class Training:
     @staticmethod
     def fill(epoch: Epoch) -> None:
         """Put what the metrics come to into the logs of an epoch whose batches are over."""
+        epoch.over = True
         if epoch.means:
             for key, value in epoch.means.results().items():
                 epoch.logs[key] = value
