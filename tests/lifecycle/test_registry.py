@@ -173,6 +173,17 @@ def test_names_that_could_not_be_asked_for(name: str) -> None:
         register(name, Tracker)
 
 
+def test_factory_of_options_alone() -> None:
+    """A factory that has no parameter of its own takes options, but no argument."""
+    register("free", lambda **options: options)
+    try:
+        assert parse("free,a=1").make() == {"a": 1}
+        with pytest.raises(OptionError, match="free takes no argument"):
+            parse("free=1")
+    finally:
+        del registry._registered["free"]
+
+
 def test_factory_must_be_callable() -> None:
     """Registering an object instead of a class is refused."""
     with pytest.raises(TypeError, match="a factory is a class or a function, not 3"):
