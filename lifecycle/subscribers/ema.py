@@ -106,8 +106,12 @@ class EMA(Memory):
         else:
             n = self.updates
             keep = min(self.decay, (1 + n) / (10 + n)) if self.warmup else self.decay
-            self.average = blend(self.average, value, keep)
+            self.average = self.blended(value, keep)
         self.updates += 1
+
+    def blended(self, value: Any, keep: float) -> Any:
+        """Return ``keep * average + (1 - keep) * value``; the average may be changed in place."""
+        return blend(self.average, value, keep)
 
     @contextlib.contextmanager
     def applied(self, loop: Loop) -> Iterator[None]:
