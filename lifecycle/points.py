@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from eventbus import Bus
 
-__all__ = ["POINTS", "Point", "declare", "markdown"]
+__all__ = ["POINTS", "Point", "declare", "markdown", "page"]
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def declare(bus: Bus, points: Iterable[Point] = POINTS) -> Bus:
 
 
 def markdown(points: Iterable[Point] = POINTS) -> str:
-    """Return the table of points as Markdown, as ``docs/points.md`` holds it."""
+    """Return the table of points in Markdown."""
     lines = ["| point | stage | carries | meaning |", "|---|---|---|---|"]
     for point in points:
         name = f"`{point.name}`" + "".join(f"<br>`{alias}`" for alias in point.aliases)
@@ -220,3 +220,20 @@ def markdown(points: Iterable[Point] = POINTS) -> str:
         )
         lines.append(f"| {name} | {point.stage} | {carries} | {point.meaning} |")
     return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """Return what ``docs/points.md`` holds."""
+    return _HEAD + markdown()
+
+
+_HEAD = """# Points
+
+Every point of a run's life, in the order of a run: what it carries and what it means. The
+key in bold is the point's index, which `every=`, `at=`, `start=` and `stop=` go by. Besides
+its payload, every point gives a receiver `loop` (also as `sender`) and `signal`, its name.
+
+This page is `lifecycle.points.page()`; `tests/lifecycle/test_points.py` fails when it is not
+up to date.
+
+"""
