@@ -312,6 +312,22 @@ class Loop(Sender):
         if emitter.live:
             emitter.send(request.reason, request.requester)
 
+    def afterwards(self, action: Callable[[], object]) -> None:
+        """Have something done once the point under way has reached all its subscribers.
+
+        So a checkpoint holds what all of them have decided, whatever their order. An error
+        that comes out of the point leaves it undone.
+
+        Args:
+            action: a function without arguments.
+
+        Raises:
+            RuntimeError: no training is under way.
+        """
+        if "train" not in self.state.stages:
+            raise RuntimeError("afterwards is for subscribers of train_batch_end and epoch_end")
+        self.state.actions.append(action)
+
     def stop_epoch(self) -> None:
         """Have the innermost pass, such as this epoch, end after the batch under way.
 

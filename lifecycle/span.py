@@ -85,6 +85,7 @@ class Pass(Span):
         "context",
         "current",
         "cut",
+        "dead",
         "done",
         "end",
         "kind",
@@ -132,6 +133,8 @@ class Pass(Span):
         """Whether the batch under way was asked to be left out."""
         self.by_hand = False
         """Whether the user's own ``for`` goes through the batches."""
+        self.dead = False
+        """Whether an error has ended them there."""
         self.left: tuple[Any] | None = None
         """The batch in which the user's own ``for`` was left."""
         self.begun = False
@@ -147,8 +150,8 @@ class Pass(Span):
 
     @property
     def settled(self) -> bool:
-        """Whether no error has come out of a step."""
-        return not self.broken
+        """Whether no step is open that an error or a ``break`` has left."""
+        return not self.broken and self.left is None
 
     def send_begin(self, data: Any) -> None:
         """Send the begin of a batch."""
@@ -243,6 +246,7 @@ class Pass(Span):
             over(left)
             return
         except BaseException as error:
+            self.dead = True
             over(error)
             raise
         self.within = False
@@ -250,7 +254,7 @@ class Pass(Span):
 
     def settle(self) -> None:
         """Send the end of the batch in which the user's ``for`` was left."""
-        if self.within:
+        if self.within and not self.dead:
             self.done += 1
             (data,), self.left = self.left or (None,), None
             self.finish(data, None)
@@ -297,6 +301,8 @@ class Pass(Span):
                 self.show(outputs)
             self.point = "end"
             self.send_end(data, outputs)
+            if self.state.actions and self.state.train is self:
+                self.state.act()
             self.point = None
         self.begun = self.skipping = False
         return self.state.attention and self.halted()

@@ -68,6 +68,7 @@ class Stage:
             del state.requests[: loop.heeded]  # those of the last run; later ones hold for this
             loop.heeded = 0
             state.outcome = None
+            state.actions.clear()
         else:
             self._first = len(loop.state.requests)
         self.span = span

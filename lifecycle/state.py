@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["State", "StopRequest"]
 
@@ -71,6 +71,8 @@ class State:
         """Set by whatever the batch loop must look at before it goes on."""
         self.passes: list[Counter] = []
         """The spans of batches that are open, the innermost last."""
+        self.actions: list[Callable[[], object]] = []
+        """What is to be done once the training point under way has reached all subscribers."""
         self.restart()
 
     def restart(self) -> None:
@@ -147,6 +149,12 @@ class State:
         """Add a request to stop; safe from any thread."""
         self.requests.append(request)
         self.attention = True  # after the request: who sees the flag must find it
+
+    def act(self) -> None:
+        """Do what was put off until the point under way has reached all its subscribers."""
+        actions, self.actions = self.actions, []
+        for action in actions:
+            action()
 
     def heed(self, requests: Iterable[StopRequest]) -> None:
         """Take over the requests of a run that goes on here."""

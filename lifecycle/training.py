@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lifecycle import randomness
 from lifecycle.logs import Logs
 from lifecycle.position import Position
 from lifecycle.span import Epoch, Run
@@ -78,6 +79,8 @@ class Training:
         self.stage.begin(self.epochs, self.initial_epoch, self.steps_per_epoch)
         if finish is not None:
             finish()
+        if position.saved is not None:
+            randomness.restore(position.saved["random"]["now"])
 
     def open_epoch(self, index: int) -> Epoch:
         """Send ``epoch_begin``; the epoch is the innermost span until it is closed."""
@@ -121,6 +124,7 @@ class Training:
         emitter = loop.emitter("epoch_end")
         if emitter.live:
             emitter.send(state.epoch, epoch.logs, partial)
+            state.act()
         loop.spans.remove(epoch)
         state.passes.remove(epoch)
         self.epoch = None
