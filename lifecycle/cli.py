@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import filesize
 from rich.console import Console
 from rich.table import Table
 
+from lifecycle.checkpoint import catalogue
 from lifecycle.default import bus
 from lifecycle.points import POINTS
 from lifecycle.registry import Entry, OptionError, Request, UnknownSubscriberError, entries, parse
@@ -37,6 +39,7 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS...", help="The script's own arguments.")
     ] = None,
+    *,
     on: Annotated[
         list[str] | None,
         typer.Option(
@@ -139,6 +142,61 @@ def _described(entry: Entry) -> tuple[str, str]:
         if p.kind is not p.VAR_KEYWORD
     ]
     return "\n".join(options), (inspect.getdoc(factory) or "").partition("\n")[0]
+
+
+@app.command()
+def checkpoints(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[verify|prune] DIR", help="What to do; by default a list."),
+    ],
+    *,
+    keep: Annotated[
+        int, typer.Option(min=1, help="prune: how many of the newest stay, beside the best.")
+    ] = 3,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="prune: only say what would be removed.")
+    ] = False,
+) -> None:
+    """List a folder's checkpoints, verify every byte of them, or prune the old ones."""
+    action, directory = words if len(words) == 2 else ("list", words[0])  # noqa: PLR2004
+    if len(words) > 2 or action not in {"list", "verify", "prune"}:  # noqa: PLR2004
+        expected = "expected DIR, verify DIR or prune DIR"
+        raise typer.BadParameter(f"{expected}, not {' '.join(words)!r}")
+    try:
+        if action == "prune":
+            _prune(directory, keep=keep, dry_run=dry_run)
+        else:
+            _list(directory, every_byte=action == "verify")
+    except OSError as error:
+        typer.echo(f"lifecycle checkpoints: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _list(directory: str, *, every_byte: bool) -> None:
+    """Print the table of checkpoints; verifying, end with 1 where one is damaged."""
+    records = catalogue.verify(directory) if every_byte else catalogue.list_checkpoints(directory)
+    if not records:
+        typer.echo(f"there are no checkpoints in {directory}")
+        return
+    table = Table("name", "epoch", "step", "metric", "size", "intact", "", title=directory)
+    for record in records:
+        metric = "" if record.metric is None else f"{record.metric_name} {record.metric:.6g}"
+        intact = "yes" if record.intact else f"no: {record.problem}"
+        marks = [mark for mark in ("latest", "best") if getattr(record, mark)]
+        place = (str(record.epoch), str(record.step), metric, filesize.decimal(record.size))
+        table.add_row(record.name, *place, intact, " ".join(marks))
+    _print(table)
+    if every_byte and not all(record.intact for record in records):
+        raise typer.Exit(1)
+
+
+def _prune(directory: str, *, keep: int, dry_run: bool) -> None:
+    removed = catalogue.prune(directory, keep=keep, dry_run=dry_run)
+    for path in removed:
+        typer.echo(f"{'would remove' if dry_run else 'removed'} {path}")
+    if not removed:
+        typer.echo("there is nothing to remove")
 
 
 def _print(table: Table) -> None:

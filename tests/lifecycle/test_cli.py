@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -261,6 +262,80 @@ def test_hook_file_that_fails(folder: Path, body: str, last: str) -> None:
     assert "runpy" not in done.stderr
     assert "script.py" not in done.stderr
     assert done.stderr.endswith("the hook file h.py failed; the script was not started\n")
+
+
+# -- checkpoints
+
+
+@pytest.fixture
+def saved(folder: Path) -> Path:
+    """Give a folder in which run/ holds the checkpoints of five epochs."""
+    write(folder / "five.py", "from train import train\ntrain(5)")
+    options = "checkpoint=run/,keep=5,save_best=loss"
+    done = lifecycle(folder, "run", "--on", options, "five.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+def test_checkpoints_are_listed(saved: Path) -> None:
+    """The list has each checkpoint with its epoch, its step and its metric."""
+    done = lifecycle(saved, "checkpoints", "run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "latest" in done.stdout
+    assert "best" in done.stdout
+    assert "loss 0.75" in done.stdout
+    assert len(re.findall("epoch|yes", done.stdout)) >= 5
+
+
+def test_checkpoints_verify(saved: Path) -> None:
+    """Verifying ends with 0 where all are intact, and with 1 where a byte of one is wrong."""
+    done = lifecycle(saved, "checkpoints", "verify", "run")
+    assert (done.returncode, done.stderr) == (0, "")
+    file = max(saved.glob("run/*/*"), key=lambda file: file.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    done = lifecycle(saved, "checkpoints", "verify", "run")
+    assert done.returncode == 1
+    assert "no:" in done.stdout
+
+
+def test_checkpoints_prune(saved: Path) -> None:
+    """Pruning keeps the newest ones and the best; a dry run only says what it would do."""
+    dry = lifecycle(saved, "checkpoints", "prune", "run", "--keep", "1", "--dry-run")
+    assert dry.returncode == 0
+    before = sorted(saved.glob("run/*"))
+    done = lifecycle(saved, "checkpoints", "prune", "run", "--keep", "1")
+    assert done.stdout == dry.stdout.replace("would remove", "removed")
+    gone = {saved / line.removeprefix("removed ") for line in done.stdout.splitlines()}
+    assert gone
+    assert sorted(saved.glob("run/*")) == [path for path in before if path not in gone]
+    again = lifecycle(saved, "checkpoints", "prune", "run", "--keep", "1")
+    assert again.stdout == "there is nothing to remove\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "nowhere"),
+        (["remove", "run"], "expected DIR, verify DIR or prune DIR, not 'remove run'"),
+        (["a", "b", "c"], "expected DIR, verify DIR or prune DIR, not 'a b c'"),
+        (["prune", "run", "--keep", "0"], "--keep"),
+    ],
+)
+def test_checkpoints_asked_wrongly(tmp_path: Path, words: list[str], message: str) -> None:
+    """A folder or a word that is not there is named."""
+    done = lifecycle(tmp_path, "checkpoints", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_folder_without_checkpoints(tmp_path: Path) -> None:
+    """An empty folder is said to be empty."""
+    (tmp_path / "run").mkdir()
+    done = lifecycle(tmp_path, "checkpoints", "run")
+    assert (done.returncode, done.stdout) == (0, "there are no checkpoints in run\n")
 
 
 # -- the tables
