@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Loop"]
 
+COUNTERS = frozenset({"epoch", "batch", "step", "update"})
+
 RECORDER = "lifecycle.subscribers.history:History"
 """What keeps the history: a subscriber like any other, imported when a run begins."""
 
@@ -286,6 +288,21 @@ class Loop(Sender):
         if not self.spans:
             raise RuntimeError("there is nothing to log into: no stage of this loop is running")
         self.spans[-1].log(metrics, reduce)
+
+    def send(self, point: str, /, **payload: Any) -> None:
+        """Send a point, also one that you declared yourself on the loop's bus.
+
+        Counters of the loop (``epoch``, ``batch``, ``step``, ``update``) that the point
+        carries are filled in from ``loop.state`` unless given.
+
+        Raises:
+            UnknownPointError: there is no such point.
+            TypeError: the payload is not the one declared.
+        """
+        emitter = self.emitter(point)
+        for counter in COUNTERS.intersection(emitter.signal.payload or ()):
+            payload.setdefault(counter, getattr(self.state, counter))
+        emitter.send(**payload)
 
     # -- control
 

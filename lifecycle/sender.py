@@ -145,15 +145,6 @@ class Sender:
         """Return what sends a point for this loop; see ``eventbus.Signal.emitter``."""
         return self.bus.signal(point).emitter(self)
 
-    def send(self, point: str, /, **payload: Any) -> None:
-        """Send a point, also one that you declared yourself on the loop's bus.
-
-        Raises:
-            UnknownPointError: there is no such point.
-            TypeError: the payload is not the one declared.
-        """
-        self.emitter(point).send(**payload)
-
 
 def _has_state(owner: object) -> bool:
     return hasattr(owner, "state_dict") and hasattr(owner, "load_state_dict")
