@@ -91,6 +91,8 @@ class ByHand:
             self.whole = error is None and (
                 epoch.done == training.steps_per_epoch or not (epoch.cut or training.stage.stopped)
             )
+            if not (error is None or isinstance(error, GeneratorExit) or self.managed):
+                self._end(error)
 
         return epoch.walk(start, over)
 
@@ -136,20 +138,15 @@ class ByHand:
 
         def over(error: BaseException | None) -> None:
             if error is None:
-                self._settle_pass()
+                self._settle_or_end()
             elif isinstance(error, GeneratorExit):
                 stage.left = True
-                if not self._will_be_settled:
+                if not self.managed and self.training is None:  # nothing around will do it
                     self._close_quietly()
-            elif not self._will_be_settled:
+            elif not self.managed:
                 self._end(error)
 
         return made.walk(start, over)
-
-    @property
-    def _will_be_settled(self) -> bool:
-        """Whether something around an open pass is sure to close it."""
-        return self.managed or self.training is not None
 
     # -- closing
 
@@ -174,6 +171,14 @@ class ByHand:
         training = self.training
         if stage.kind == "test" and training is not None and training.epoch is not None:
             training.epoch.logs.take(made.logs, "val_" if name is None else f"val_{name}_")
+
+    def _settle_or_end(self) -> None:
+        try:
+            self._settle_pass()
+        except BaseException as error:
+            if not self.managed:
+                self._end(error)
+            raise
 
     def _close_epoch(self) -> None:
         self._settle_pass()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Collection
@@ -18,6 +19,7 @@ from lifecycle.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from lifecycle.loop import Loop
     from lifecycle.span import Epoch
@@ -130,14 +132,14 @@ class Fit:
             training.begin(resume)
             first = training.initial_epoch
             for index in count(first) if plan.epochs is None else range(first, plan.epochs):
-                if self.stopped or self._spent() or self._late():
+                if not self.position.reopens and (self.stopped or self._spent() or self._late()):
                     break
                 self._epoch(index)
 
     def _epoch(self, index: int) -> None:
         epoch = self.training.open_epoch(index)
         whole = False
-        if not epoch.halted():
+        if self.position.reopens or not epoch.halted():
             whole = self._batches(epoch, index)
             if not epoch.done and not self.stopped and not epoch.cut:
                 self._empty(index)
@@ -157,6 +159,8 @@ class Fit:
         batches = self.position.draw(self.plan.feed, index)
         if self.deadline is not None:
             batches = until(batches, self.deadline, self._late)
+        if epoch.halted():  # a run that was stopped in this epoch, and is resumed to end it
+            return epoch.done == self.plan.steps
         if not self._validate_by_steps(epoch, index):
             return False
         while True:
@@ -262,4 +266,10 @@ class Fit:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=6)
+    """Warn, naming the line outside of this package that called it."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 -- whose fault it is
+    level = 2
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("lifecycle."):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, RuntimeWarning, stacklevel=level)

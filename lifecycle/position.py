@@ -46,6 +46,11 @@ class Position:
         self.saved: Mapping[str, Any] | None = None
         """A loaded position, until the run has gone on from it."""
 
+    @property
+    def reopens(self) -> bool:
+        """Whether the epoch that opens next is one that the saved run had open."""
+        return self.saved is not None and bool(self.saved["open"])
+
     def state_dict(self, state: State) -> dict[str, Any]:
         """Describe the position with plain values and arrays."""
         requests = [list(request) for request in state.requests if request.final]
@@ -106,11 +111,10 @@ class Position:
     def epoch_opens(self, epoch: Epoch, state: State) -> None:
         """Set the random states for an epoch that is about to begin, and keep them."""
         saved = self.saved
-        if saved is not None:
-            randomness.restore(saved["random"]["epoch" if saved["open"] else "now"])
-            if saved["open"]:
-                state.steps_before -= saved["batch"]
-                epoch.done = saved["batch"]
+        if saved is not None and saved["open"]:
+            randomness.restore(saved["random"]["epoch"])
+            state.steps_before -= saved["batch"]
+            epoch.done = saved["batch"]
         self.random_at_epoch = randomness.capture()
         self.epoch = epoch
         self.drawing = False
@@ -128,10 +132,12 @@ class Position:
             feed.drawn = saved["drawn"] - batch
         # An iterator that goes on passes over what all epochs of the saved run drew.
         skip = saved["drawn"] if feed.goes_on else batch
+        now = saved["random"]["now"] if is_open else randomness.capture()
         batches = feed.open(index, skip=skip, state=saved["data"])
+        if is_open or feed.goes_on:  # passing over batches draws at random what they drew
+            randomness.restore(now)
         if is_open:
             epoch.means.load_state_dict(saved["means"])
             epoch.logs.update(saved["logs"])
-            randomness.restore(saved["random"]["now"])
         self.saved, self.drawing = None, True
         return batches

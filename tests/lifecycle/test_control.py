@@ -172,7 +172,7 @@ def test_stop_epoch_goes_on_with_the_next(trace: Tracer) -> None:
     """The epoch is partial, validated, and the run is not stopped."""
     loop = Loop(step, step)
     sent = trace(loop)
-    loop.connect("train_batch_end", lambda batch: batch == 1 and loop.stop_epoch())
+    loop.connect("train_batch_end", loop.stop_epoch, when=lambda batch: batch == 1)
     history = loop.fit([1, 2, 3], epochs=2, validation_data=[4])
     assert [p["batch"] for p in sent.of("train_batch_end")] == [0, 1, 0, 1]
     assert [p["partial"] for p in sent.of("epoch_end")] == [True, True]
@@ -183,7 +183,7 @@ def test_stop_epoch_goes_on_with_the_next(trace: Tracer) -> None:
 def test_stop_epoch_at_its_begin_runs_no_batch() -> None:
     """An epoch that is cut before its first batch has no means, and no warning."""
     loop = Loop(step)
-    loop.connect("epoch_begin", lambda epoch: epoch == 0 and loop.stop_epoch())
+    loop.connect("epoch_begin", loop.stop_epoch, at=[0])
     assert loop.fit([1, 2], epochs=2)["loss"] == [None, 1.5]
 
 
@@ -201,9 +201,14 @@ def test_stop_epoch_ends_the_innermost_pass() -> None:
 def test_a_batch_skipped_at_its_begin_is_not_stepped(trace: Tracer) -> None:
     """Its end says so, and its metrics do not count."""
     done = []
-    loop = Loop(lambda batch: done.append(batch) or step(batch))
+
+    def train(batch: float) -> dict[str, float]:
+        done.append(batch)
+        return step(batch)
+
+    loop = Loop(train)
     sent = trace(loop)
-    loop.connect("train_batch_begin", lambda data: data == 2 and loop.skip_batch())
+    loop.connect("train_batch_begin", loop.skip_batch, when=lambda data: data == 2)
     assert loop.fit([1, 2, 3])["loss"] == [2.0]
     assert done == [1, 3]
     assert [p["skipped"] for p in sent.of("train_batch_end")] == [False, True, False]

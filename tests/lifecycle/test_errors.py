@@ -13,7 +13,7 @@ from lifecycle import Loop
 Tracer = Callable[[Loop], Any]
 
 
-class Boom(Exception):
+class BoomError(Exception):
     """The error of these tests."""
 
 
@@ -29,7 +29,7 @@ def failing(at: int, error: BaseException, loop: list[Loop]) -> Callable[[int], 
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (Boom("x"), "failed"),
+        (BoomError("x"), "failed"),
         (KeyboardInterrupt(), "interrupted"),
         (SystemExit(3), "interrupted"),
         (MemoryError(), "failed"),
@@ -62,9 +62,9 @@ def test_the_traceback_is_the_steps_own() -> None:
     """The innermost frame is where it was raised, and it has no other cause or context."""
 
     def step(batch: int) -> None:
-        raise Boom
+        raise BoomError
 
-    with pytest.raises(Boom) as caught:
+    with pytest.raises(BoomError) as caught:
         Loop(step).fit([1])
     assert caught.traceback[-1].name == "step"
     assert caught.value.__cause__ is caught.value.__context__ is None
@@ -75,11 +75,11 @@ def test_an_error_in_the_data(trace: Tracer) -> None:
 
     def data() -> Iterator[int]:
         yield 1
-        raise Boom
+        raise BoomError
 
     loop = Loop(lambda batch: None)
     sent = trace(loop)
-    with pytest.raises(Boom) as caught:
+    with pytest.raises(BoomError) as caught:
         loop.fit(lambda epoch: data())
     assert caught.value.__notes__ == ["raised while drawing epoch 0, batch 1"]
     assert sent.points[-3:] == ["train_batch_end", "exception", "train_end"]
@@ -103,12 +103,12 @@ def test_an_error_in_a_subscriber(point: str, where: str, trace: Tracer) -> None
     """At whatever point, the stages that have begun are ended, and the notes say who and where."""
 
     def bad(**payload: Any) -> None:
-        raise Boom
+        raise BoomError
 
     loop = Loop(lambda batch: {"loss": 1.0}, lambda batch: {"loss": 1.0})
     sent = trace(loop)
     loop.connect(point, bad, priority="LOWEST", name="bad")  # after the trace has heard of it
-    with pytest.raises(Boom) as caught:
+    with pytest.raises(BoomError) as caught:
         loop.fit([1], validation_data=[2])
     notes = "\n".join(caught.value.__notes__)
     assert "bad" in notes
@@ -122,7 +122,7 @@ def test_an_error_in_a_subscriber(point: str, where: str, trace: Tracer) -> None
 
 def test_every_subscriber_gets_the_end(caplog: pytest.LogCaptureFixture, trace: Tracer) -> None:
     """Another's failing there does not keep it away; the first error comes out, the rest noted."""
-    first, heard = Boom("first"), []
+    first, heard = BoomError("first"), []
 
     def bad(**payload: Any) -> None:
         raise ValueError("late")
@@ -134,7 +134,7 @@ def test_every_subscriber_gets_the_end(caplog: pytest.LogCaptureFixture, trace: 
     loop.connect("exception", bad, priority="HIGHEST")
     loop.connect("train_end", bad, priority="HIGHEST")
     loop.connect("train_end", lambda outcome: heard.append(outcome))
-    with caplog.at_level(logging.ERROR, "lifecycle"), pytest.raises(Boom) as caught:
+    with caplog.at_level(logging.ERROR, "lifecycle"), pytest.raises(BoomError) as caught:
         loop.fit([1])
     assert caught.value is first
     assert heard == ["failed"]
@@ -151,12 +151,12 @@ def test_a_failure_at_the_end_alone_comes_out_as_itself(trace: Tracer) -> None:
     heard = []
 
     def bad() -> None:
-        raise Boom
+        raise BoomError
 
     loop = Loop(lambda batch: None)
     loop.connect("train_end", bad)
     loop.connect("train_end", lambda outcome: heard.append(outcome))
-    with pytest.raises(Boom):
+    with pytest.raises(BoomError):
         loop.fit([1])
     assert heard == ["completed"]
     assert not loop.state.running
@@ -166,7 +166,7 @@ def test_several_failures_at_the_end_come_as_a_group() -> None:
     """An ExceptionGroup, where no error came first and two subscribers failed."""
 
     def bad() -> None:
-        raise Boom
+        raise BoomError
 
     def worse() -> None:
         raise ValueError
@@ -176,14 +176,14 @@ def test_several_failures_at_the_end_come_as_a_group() -> None:
     loop.connect("train_end", worse)
     with pytest.raises(ExceptionGroup, match="2 subscribers of train_end failed") as caught:
         loop.fit([1])
-    assert [type(e) for e in caught.value.exceptions] == [Boom, ValueError]
+    assert [type(e) for e in caught.value.exceptions] == [BoomError, ValueError]
 
 
 def test_a_ctrl_c_at_the_end_is_not_hidden_in_a_group(caplog: pytest.LogCaptureFixture) -> None:
     """``except KeyboardInterrupt`` must work; the other failure is logged and noted."""
 
     def bad() -> None:
-        raise Boom("b")
+        raise BoomError("b")
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -193,7 +193,7 @@ def test_a_ctrl_c_at_the_end_is_not_hidden_in_a_group(caplog: pytest.LogCaptureF
     loop.connect("train_end", interrupt)
     with pytest.raises(KeyboardInterrupt) as caught:
         loop.fit([1])
-    assert "then, at train_end: Boom: b" in caught.value.__notes__
+    assert "then, at train_end: BoomError: b" in caught.value.__notes__
     assert len(caplog.records) == 1
 
 
@@ -201,11 +201,11 @@ def test_an_error_in_a_nested_stage_is_told_once(trace: Tracer) -> None:
     """Validation that fails ends both stages with one exception point."""
 
     def test(batch: int) -> None:
-        raise Boom
+        raise BoomError
 
     loop = Loop(lambda batch: None, test)
     sent = trace(loop)
-    with pytest.raises(Boom) as caught:
+    with pytest.raises(BoomError) as caught:
         loop.fit([1], validation_data={"clean": [1]})
     assert sent.points[-3:] == ["exception", "test_end", "train_end"]
     assert sent.of("test_end")[0]["outcome"] == sent.of("train_end")[0]["outcome"] == "failed"
@@ -217,10 +217,10 @@ def test_a_caught_error_of_an_evaluation_leaves_the_run_alone(trace: Tracer) -> 
     """Where a subscriber catches it, the run goes on, with its counters as before."""
 
     def test(batch: int) -> None:
-        raise Boom
+        raise BoomError
 
     def look(batch: int) -> None:
-        with pytest.raises(Boom):
+        with pytest.raises(BoomError):
             loop.evaluate([1, 2])
 
     loop = Loop(lambda batch: {"loss": 1.0}, test)
@@ -236,11 +236,11 @@ def test_evaluation_and_prediction_end_too(kind: str, trace: Tracer) -> None:
     """Their end is sent, with the outcome and the error."""
 
     def step(batch: int) -> None:
-        raise Boom
+        raise BoomError
 
     loop = Loop(None, step, step)
     sent = trace(loop)
-    with pytest.raises(Boom) as caught:
+    with pytest.raises(BoomError) as caught:
         (loop.evaluate if kind == "test" else loop.predict)([1])
     assert sent.points[-2:] == ["exception", f"{kind}_end"]
     assert sent.of(f"{kind}_end")[0]["outcome"] == "failed"
@@ -265,9 +265,9 @@ def test_a_generator_exit_is_not_told_as_an_exception(trace: Tracer) -> None:
 def test_a_loop_is_usable_after_a_failure() -> None:
     """The next run begins anew."""
     box: list[Loop] = []
-    loop = Loop(failing(1, Boom(), box))
+    loop = Loop(failing(1, BoomError(), box))
     box.append(loop)
     for _ in range(2):
-        with pytest.raises(Boom):
+        with pytest.raises(BoomError):
             loop.fit([1, 2])
     assert loop.fit([1])["loss"] == [1.0]

@@ -135,7 +135,7 @@ def test_what_a_subscriber_adds_to_batch_logs_is_seen_but_not_averaged() -> None
 
     def look(logs: Logs) -> None:
         seen.append(logs["lr"])
-        with pytest.raises(KeyError, match="'lr' is not averaged; loop.log would have it so"):
+        with pytest.raises(KeyError, match=r"'lr' is not averaged; loop\.log would have it so"):
             logs.mean("lr")
 
     loop.connect("train_batch_end", look)
@@ -188,7 +188,12 @@ def test_the_first_array_is_looked_for_inside() -> None:
 def test_a_metric_that_is_no_number_is_refused_at_once(value: object, kind: str) -> None:
     """The error names the key and the type, and comes from the batch that returned it."""
     done = []
-    loop = Loop(lambda batch: done.append(batch) or {"loss": value})
+
+    def step(batch: int) -> dict[str, object]:
+        done.append(batch)
+        return {"loss": value}
+
+    loop = Loop(step)
     with pytest.raises(TypeError, match=rf"^metric 'loss' must be a number, not {kind}\b"):
         loop.fit([1, 2])
     assert done == [1]

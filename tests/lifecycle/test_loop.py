@@ -266,7 +266,9 @@ def test_fit_inside_itself_is_refused() -> None:
     told = []
 
     def again() -> None:
-        with pytest.raises(RuntimeError, match="in the middle of t.*cannot train inside of itself"):
+        with pytest.raises(
+            RuntimeError, match=r"in the middle of t.*cannot train inside of itself"
+        ):
             loop.fit([1])
         with pytest.raises(RuntimeError, match="cannot train inside of itself"):
             next(iter(loop.epochs(1)))
@@ -473,9 +475,14 @@ def test_connected_lasts_as_long_as_the_block() -> None:
     """Also when the block is left by an error."""
     heard = []
     loop = Loop(step)
-    with pytest.raises(KeyError), loop.connected("epoch_end", lambda epoch: heard.append(epoch)):
-        loop.fit([1])
-        raise KeyError
+
+    def block() -> None:
+        with loop.connected("epoch_end", lambda epoch: heard.append(epoch)):
+            loop.fit([1])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        block()
     loop.fit([1])
     assert heard == [0]
 

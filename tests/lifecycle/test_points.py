@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eventbus import Bus
-from lifecycle import POINTS, Loop, bus
+from lifecycle import POINTS, Loop, Point, bus
 from lifecycle.points import declare, page
 
 DOCS = Path(__file__).parents[2] / "docs" / "points.md"
@@ -19,7 +19,7 @@ def test_the_default_bus_has_every_point() -> None:
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
-def test_a_point_is_declared_with_its_payload(point) -> None:  # type: ignore[no-untyped-def]
+def test_a_point_is_declared_with_its_payload(point: Point) -> None:
     """Each declared signal has the payload, the index and the meaning of the table."""
     signal = declare(Bus(sender="loop")).signal(point.name)
     assert signal.payload == point.payload
