@@ -53,9 +53,14 @@ def wanted(bus: Bus, owner: object) -> Iterator[Wanted]:
     """Find what an object wants connected: methods marked by ``@on``, and ``on_<point>`` ones.
 
     Raises:
-        TypeError: a method is called ``on_...`` but no point is.
+        TypeError: a method is called ``on_...`` but no point is, or the object is a class.
 
     """
+    if isinstance(owner, type):
+        msg = (
+            f"{owner.__qualname__} is a class; attach an instance of it: {owner.__qualname__}(...)"
+        )
+        raise TypeError(msg)
     for name in sorted(dir(owner), key=_definition_order(owner)):
         static = inspect.getattr_static(owner, name, None)
         marks = _marks(owner, name, static)

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventbus.binding import Receiver, describe
 
@@ -26,9 +26,17 @@ CAPACITY: Final = 1024
 EXIT_SECONDS: Final = 5.0
 """How long leaving the interpreter waits for what is still queued."""
 
+IDLE_SECONDS: Final = 5.0
+"""How long a worker's thread waits for a further call before it ends."""
+
 OVERFLOWS: Final = ("block", "drop_oldest", "error")
 
-Job = Callable[[], None]
+
+class Job(NamedTuple):
+    """A queued call and whose it is."""
+
+    owner: object
+    run: Callable[[], None]
 
 
 class QueueFullError(RuntimeError):
@@ -46,6 +54,7 @@ class Worker:
 
     def renew(self) -> None:
         """Start empty and without a thread, as after a fork."""
+        self.errors.clear()
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -60,7 +69,7 @@ class Worker:
         """
         with self._changed:
             if len(self._jobs) >= CAPACITY:
-                self._make_room(overflow)
+                self._make_room(job.owner, overflow)
             self._jobs.append(job)
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -69,12 +78,14 @@ class Worker:
                 self._thread.start()
             self._changed.notify_all()
 
-    def _make_room(self, overflow: str) -> None:
+    def _make_room(self, owner: object, overflow: str) -> None:
         if overflow == "error":
             msg = f"the queue of worker {self.name!r} is full ({CAPACITY} calls)"
             raise QueueFullError(msg)
         if overflow == "drop_oldest":
-            self._jobs.popleft()
+            oldest = next((i for i, job in enumerate(self._jobs) if job.owner is owner), None)
+            if oldest is not None:  # others' calls are not for it to drop
+                del self._jobs[oldest]
             return
         if threading.current_thread() is self._thread:
             return  # waiting for itself would never end
@@ -85,11 +96,13 @@ class Worker:
         while True:
             with self._changed:
                 while not self._jobs:
-                    self._changed.wait()
+                    if not self._changed.wait(IDLE_SECONDS) and not self._jobs:
+                        self._thread = None  # the next call starts another
+                        return
                 job = self._jobs.popleft()
                 self._busy = True
             try:
-                job()
+                job.run()
             finally:
                 del job  # and with it the payload
                 with self._changed:
@@ -118,7 +131,8 @@ class Delivery:
 
     def __init__(self, worker: Worker, receiver: Receiver, point: str, overflow: str) -> None:
         self._worker = worker
-        self._receiver = receiver
+        self.receiver = receiver
+        """The receiver itself."""
         self._point = point
         self._overflow = overflow
         self.subscription: weakref.ref[Subscription] | None = None
@@ -129,14 +143,19 @@ class Delivery:
             self._surface()
         kept = tuple(map(snapshot, args))
         rest = {key: snapshot(value) for key, value in payload.items()}
-        self._worker.put(lambda: self._run(kept, rest), self._overflow)
+        subscription = self._subscribed()
+        spent = subscription is None or not subscription.active  # by `once`, for this very call
+        self._worker.put(Job(self, lambda: self._run(kept, rest, spent=spent)), self._overflow)
 
-    def _run(self, args: tuple[object, ...], payload: dict[str, object]) -> None:
-        subscription = self.subscription() if self.subscription is not None else None
-        if subscription is not None and not subscription.active:
+    def _subscribed(self) -> Subscription | None:
+        return None if self.subscription is None else self.subscription()
+
+    def _run(self, args: tuple[object, ...], payload: dict[str, object], *, spent: bool) -> None:
+        subscription = self._subscribed()
+        if not spent and (subscription is None or not subscription.active):
             return
         try:
-            self._receiver(*args, **payload)
+            self.receiver(*args, **payload)
         except Exception as error:  # noqa: BLE001 -- the policy decides
             if subscription is not None and subscription.shape.errors != "raise":
                 subscription.caught(error)
@@ -146,7 +165,7 @@ class Delivery:
             self._remember(error)
 
     def _remember(self, error: BaseException) -> None:
-        where = f"{describe(self._receiver)}, a receiver of {self._point!r}"
+        where = f"{describe(self.receiver)}, a receiver of {self._point!r}"
         error.add_note(f"raised in the background by {where}")
         self._worker.errors.append((self, error))
 
@@ -244,9 +263,10 @@ def _watch(workers: Workers) -> None:
 
 
 def _at_exit() -> None:
+    deadline = time.monotonic() + EXIT_SECONDS  # for all of them together
     for workers in tuple(_watched):
         try:
-            workers.flush(EXIT_SECONDS)
+            workers.flush(max(0.0, deadline - time.monotonic()))
         except BaseException:
             log.exception("background receivers failed while the interpreter was leaving")
 

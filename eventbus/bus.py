@@ -77,10 +77,14 @@ class Bus:
             ValueError: the name or an alias is taken, or a key is no usable name.
 
         """
-        keys = None if payload is None else tuple(payload)
-        if isinstance(payload, str):
-            msg = f"payload must be several keys, not the one str {payload!r}"
-            raise TypeError(msg)
+        for option, value in (("payload", payload), ("aliases", aliases)):
+            if isinstance(value, str):
+                msg = f"{option} must be several names, not the one str {value!r}"
+                raise TypeError(msg)
+        keys, aliases = None if payload is None else tuple(payload), tuple(aliases)
+        if keys is None and count is not None:
+            msg = f"{name!r} can't be counted by {count!r}: its payload is not declared"
+            raise ValueError(msg)
         if keys is not None and count is not None and count not in keys:
             keys = (*keys, count)
         self._check_keys(name, keys or ())
@@ -101,8 +105,20 @@ class Bus:
             self._aliases |= dict.fromkeys(aliases, name)
         if self._profiling:
             signal.time_calls(timed=True)
-        self._patterns.extend(signal, self._workers)
+        try:
+            self._patterns.extend(signal, self._workers)
+        except BaseException:
+            self._undeclare(signal)
+            raise
         return signal
+
+    def _undeclare(self, signal: Signal) -> None:
+        """Take back a point that a catch-all could not be connected to."""
+        with self._guard:
+            del self._signals[signal.name]
+            self._aliases = {a: n for a, n in self._aliases.items() if n != signal.name}
+        for subscription in signal.subscriptions():
+            subscription.disconnect()
 
     def _check_keys(self, name: str, keys: tuple[str, ...]) -> None:
         if not isinstance(name, str) or not name or "*" in name:
@@ -143,11 +159,12 @@ class Bus:
         if canonical is None:
             if self._open and isinstance(name, str) and "*" not in name:
                 try:
-                    return self.declare(name, None)
+                    return self.declare(name.removeprefix("on_") or name, None)
                 except ValueError:
-                    if name in self._signals:  # another thread was first
-                        return self._signals[name]
-                    raise
+                    canonical = self._canonical(name)
+                    if canonical is None:  # else another thread was first
+                        raise
+                    return self._signals[canonical]
             hint = nearest(str(name).removeprefix("on_"), self.names)
             msg = f"there is no point {name!r}{hint}"
             raise UnknownPointError(msg)
@@ -189,7 +206,7 @@ class Bus:
             if in_class:
                 mark(receiver, points, options)
             else:
-                replace_rerun(self._matching(points), receiver)
+                replace_rerun(self.subscriptions(), self._patterns, receiver)
                 self.connect(points, receiver, **options)
             return receiver
 
@@ -238,18 +255,19 @@ class Bus:
             msg = "a receiver connected by pattern is held for points yet to come: not weakly"
             raise ValueError(msg)
         group = SubscriptionGroup()
+        for pattern in points:
+            if "*" in pattern:  # first: a point that is declared meanwhile is not missed
+                self._patterns.add(Pattern(pattern, receiver, options, group))
         try:
             for signal in self._matching(points):
-                made = subscribe(
-                    signal, receiver, options, workers=self._workers, by_position=by_position
-                )
-                group.add(made)
+                if group.take(signal.name):
+                    made = subscribe(
+                        signal, receiver, options, workers=self._workers, by_position=by_position
+                    )
+                    group.add(made)
         except BaseException:
             group.disconnect()
             raise
-        for pattern in points:
-            if "*" in pattern:
-                self._patterns.add(Pattern(pattern, receiver, options, group))
         return group
 
     def _put_in_scope(self, handle: Handle) -> None:
@@ -304,10 +322,11 @@ class Bus:
         """
         check_names(options)
         defaults: Options = {"name": type(owner).__name__}
-        for key in ("priority", "name"):
-            value = getattr(owner, key, None)
-            if isinstance(value, str | int) and not isinstance(owner, type):
-                defaults[key] = value
+        priority, name = getattr(owner, "priority", None), getattr(owner, "name", None)
+        if isinstance(priority, str | int):
+            defaults["priority"] = priority
+        if isinstance(name, str) and name:
+            defaults["name"] = name
         group = SubscriptionGroup()
         try:
             for points, method, marked, by_position in wanted(self, owner):
@@ -338,8 +357,9 @@ class Bus:
             ValueError: it is connected to none of them.
 
         """
-        found = False
-        for signal in self._matching(self._check_points(points)):
+        points = self._check_points(points)
+        found = self._patterns.end(receiver, points, sender)
+        for signal in self._matching(points):
             for subscription in signal.find_all(receiver, sender):
                 subscription.disconnect()
                 found = True

@@ -33,7 +33,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
 from types import CodeType, FrameType, MethodType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from eventbus.errors import ReentrancyError
 from eventbus.subscription import gone
@@ -103,6 +103,8 @@ class Form(NamedTuple):
     """The payload key that is the point's index; None to count sends per sender."""
     timed: bool
     """Whether calls are timed for ``bus.profile()``."""
+    reserved: tuple[str, ...] = ()
+    """Names that an undeclared payload must not have."""
 
 
 class Compiled(NamedTuple):
@@ -139,6 +141,15 @@ def callable_(wrapper: Callable[[Any], Any] | None, receiver: Any) -> Any:
     return wrapper(receiver)
 
 
+def refuse_reserved(point: str, payload: Mapping[str, Any], reserved: tuple[str, ...]) -> NoReturn:
+    """Raise TypeError for an undeclared payload that has a reserved name."""
+    name = next(name for name in reserved if name in payload)
+    msg = f"{name!r} is no payload for {point!r}: the sender goes first, as in send(sender, ...)"
+    if name == "signal":
+        msg = f"{name!r} is no payload for {point!r}: it stands for the point's name"
+    raise TypeError(msg)
+
+
 def true_depth(point: str, hint: int) -> int:
     """Count how deep the plans of ``point`` are nested in this thread.
 
@@ -171,8 +182,10 @@ GLOBALS: Final[dict[str, Any]] = {
     "_callable": callable_,
     "_clock": time.perf_counter,
     "_gone": gone,
+    "_id": id,  # payload keys may be called like builtins
     "_method": MethodType,
     "_pick": pick,
+    "_refuse": refuse_reserved,
     "_true_depth": true_depth,
 }
 
@@ -191,8 +204,8 @@ def signature(form: Form, door: Door) -> str:
         return f"sender, /, {payload}"
     wrappers = "_sync_wrapper=None" if door.awaits else "_async_wrapper=None"
     if form.payload is None:
-        return f"sender, /, *, {wrappers}, {payload}"
-    return f"sender, /, {payload}{', ' if payload else ''}*, {wrappers}"
+        return f"sender=None, /, *, {wrappers}, {payload}"
+    return f"sender=None, /, *, {payload}{', ' if payload else ''}{wrappers}"
 
 
 def compile_plan(form: Form, door: Door, shapes: tuple[Shape, ...]) -> Compiled:
@@ -205,7 +218,10 @@ def compile_plan(form: Form, door: Door, shapes: tuple[Shape, ...]) -> Compiled:
             ["**payload"] if form.payload is None else [f"{key}={key}" for key in form.payload]
         )
         handed = ", ".join(["sender", "_async_wrapper=_async_wrapper", *payload])
-        function.append(f"    if id(sender) in _addressed: return _elsewhere({handed})")
+        function.append(f"    if _id(sender) in _addressed: return _elsewhere({handed})")
+    if form.reserved:
+        found = " or ".join(f"{name!r} in payload" for name in form.reserved)
+        function.append(f"    if {found}: _refuse({form.point!r}, payload, {form.reserved!r})")
     if door.results:
         function += ["    _results = []", "    _add = _results.append"]
     if shapes and not door.awaits:
@@ -302,37 +318,31 @@ def _conditions(form: Form, each: Shape, i: int) -> list[str]:
 
 def _call(form: Form, door: Door, each: Shape, i: int) -> list[str]:
     """Return the lines that find one receiver and call it."""
-    lines: list[str] = []
-    direct = not (each.weak or door.results or each.once or each.when is not None)
-    arguments = each.arguments
+    direct = not (each.weak or door.results or each.once or each.when is not None or form.timed)
     if direct:
-        function = f"_r{i}"
-    elif each.weak == "method":
-        lines.append(f"_o = _r{i}()")
-        function = f"_m{i}"
+        return [_adapted(door, each, f"_r{i}", each.arguments)]
+    arguments = each.arguments
+    if each.weak == "method":
+        found, function, nobody = f"(_o := _r{i}())", f"_m{i}", "None"
         arguments = ", ".join(filter(None, ["_o", arguments]))
     else:
-        lines.append(f"_f = _r{i}()" if each.weak else f"_f = _r{i}")
-        function = "_f"
+        found, function = f"(_f := _r{i}{'()' if each.weak else ''})", "_f"
+        nobody = "None" if each.weak else "_gone"
     call = _adapted(door, each, function, arguments)
     if door.results:
         receiver = {"method": f"_method(_m{i}, _o)"}.get(each.weak, "_f")
-        receiver = f"_s{i}.receiver" if each.wrapped else receiver
+        receiver = "_f.receiver" if each.wrapped else receiver
         inner = [f"_x = {receiver}", *_timed(form, f"_v = {call}", i), "_add((_x, _v))"]
         if receiver == "_f" and not form.timed:
             inner = [f"_add((_f, {call}))"]
     else:
         inner = _timed(form, call, i)
-    if direct:
-        return inner
-    guards = [
-        {"": "_f is not _gone", "function": "_f is not None"}.get(each.weak, "_o is not None")
-    ]
-    if each.when is not None:
-        guards.append(f"_when{i}({each.when})")
+    guards = [f"{found} is not {nobody}"]
+    if each.when is not None:  # which may disconnect or mute: so look again after it
+        guards += [f"_when{i}({each.when})", *guards]
     if each.once:
         guards.append(f"_s{i}.claim()")
-    return [*lines, f"if {' and '.join(guards)}:", *("    " + line for line in inner)]
+    return [f"if {' and '.join(guards)}:", *("    " + line for line in inner)]
 
 
 def _adapted(door: Door, each: Shape, function: str, arguments: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from types import CellType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from eventbus.codegen import HOT, PIECE, Door
 from eventbus.guard import Guard
@@ -41,7 +41,18 @@ class Home:
         raise NotImplementedError
 
     def put(self, subscription: Subscription) -> None:
-        """Take in a subscription; the guard must be held."""
+        """Take in a subscription; the guard must be held.
+
+        Raises:
+            RuntimeError: a destructor or a signal handler connects amid another change.
+
+        """
+        if self.guard.nested:
+            msg = (
+                f"{subscription!r} cannot be connected here: a destructor or a signal handler "
+                "interrupted this thread while it was changing the bus"
+            )
+            raise RuntimeError(msg)
         own = self.own
         priority = subscription.priority
         last = len(own)
@@ -58,11 +69,14 @@ class Home:
 
     def remove(self, subscription: Subscription) -> bool:
         """Disconnect a subscription and say whether it was connected."""
-        with self.guard:
+        with self.guard as guard:
             if not subscription.active:
                 return False
             subscription.end()
-            self.take_out((subscription,))
+            if guard.nested:
+                guard.bury(self.reference)
+            else:
+                self.take_out((subscription,))
         return True
 
     def take_out(self, leaving: tuple[Subscription, ...]) -> None:
@@ -93,8 +107,8 @@ class Home:
         self.guard.bury(self.reference)
 
     def drop_dead(self) -> None:
-        """Drop subscriptions whose weakly held receiver is gone; the guard must be held."""
-        dead = tuple(s for s in self.own if s.weak and s.receiver is None)
+        """Drop what has ended or lost its weakly held receiver; the guard must be held."""
+        dead = tuple(s for s in self.own if not s.active or (s.weak and s.receiver is None))
         if dead:
             for s in dead:
                 s.end()
@@ -218,6 +232,11 @@ class Emitter(Home):
 
     def _drop_doors(self) -> None:
         self._doors.clear()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse copying and pickling: an emitter belongs to its signal."""
+        msg = f"the emitter of {self.signal.name!r} cannot be copied or pickled"
+        raise TypeError(msg)
 
     def __repr__(self) -> str:
         """Show the point and how many listen."""

@@ -16,7 +16,8 @@ class Guard:
     """The lock of a bus, which garbage collection can leave work with.
 
     A weak receiver may die at any instant, also in the thread that holds the lock; its
-    callback then leaves the home to be swept by whoever releases the lock.
+    callback then leaves the home to be swept by whoever releases the lock. So does what a
+    destructor or a signal handler disconnects in the midst of another change.
     """
 
     def __init__(self) -> None:
@@ -25,17 +26,25 @@ class Guard:
 
     def renew(self) -> None:
         """Start with an open lock, as after a fork."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._depth = 0
         self._buried: deque[weakref.ref[Home]] = deque()
 
     def __enter__(self) -> Self:
         self._lock.acquire()
+        self._depth += 1
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._depth -= 1
         self._lock.release()
         if self._buried:
             self._sweep()
+
+    @property
+    def nested(self) -> bool:
+        """Whether the thread that holds the lock was in the midst of another change."""
+        return self._depth > 1
 
     def bury(self, home: weakref.ref[Home]) -> None:
         """Have a home drop its dead receivers, now or when the lock is free."""
@@ -45,10 +54,13 @@ class Guard:
     def _sweep(self) -> None:
         while self._buried and self._lock.acquire(blocking=False):
             try:
-                while self._buried:
-                    home = self._buried.popleft()()
-                    if home is not None:
-                        home.drop_dead()
+                if self._depth:
+                    return  # this very thread is at it, and sweeps when it is done
+                with self:
+                    while self._buried:
+                        home = self._buried.popleft()()
+                        if home is not None:
+                            home.drop_dead()
             finally:
                 self._lock.release()
 

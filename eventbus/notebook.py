@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterable
 
 from eventbus.binding import Receiver
-from eventbus.signal import Signal
+from eventbus.patterns import Pattern
+from eventbus.subscription import Subscription
 
 
 def interactive() -> bool:
@@ -15,16 +16,20 @@ def interactive() -> bool:
     return hasattr(sys, "ps1") or hasattr(builtins, "__IPYTHON__")
 
 
-def replace_rerun(signals: Iterable[Signal], receiver: Receiver) -> None:
+def replace_rerun(
+    subscriptions: Iterable[Subscription], patterns: Iterable[Pattern], receiver: Receiver
+) -> None:
     """Disconnect the former selves of a top-level function that was defined again."""
     name = _top_level_name(receiver)
     if name is None or not interactive():
         return
-    for signal in signals:
-        for subscription in signal.own:
-            old = subscription.receiver
-            if old is not receiver and _top_level_name(old) == name:
-                subscription.disconnect()
+    for pattern in patterns:
+        if pattern.receiver is not receiver and _top_level_name(pattern.receiver) == name:
+            pattern.group.disconnect()
+    for subscription in subscriptions:
+        old = subscription.receiver
+        if old is not receiver and _top_level_name(old) == name:
+            subscription.disconnect()
 
 
 def _top_level_name(receiver: object) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable
 from types import CellType
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from blinker import ANY
 
-from eventbus.binding import Binding, Carried, Receiver, bind, describe
+from eventbus.binding import Binding, Carried, Receiver, bind, describe, is_coroutine
 from eventbus.codegen import shape
+from eventbus.counts import SendCount
 from eventbus.emitter import Home
 from eventbus.errors import BindingError, DuplicateError, nearest
 from eventbus.order import priority_number
@@ -275,26 +275,7 @@ def _in_background(
     if options.get("weak"):
         msg = "a background receiver is held by its worker and cannot be weak"
         raise ValueError(msg)
+    if is_coroutine(receiver):
+        msg = f"{describe(receiver)} is a coroutine function, which a worker cannot await"
+        raise BindingError(msg)
     return workers.deliver(background, receiver, signal.name, options.get("overflow"))
-
-
-class SendCount:
-    """Counts the sends a subscription saw of a point without an index, per sender."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._objects: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._values: dict[object, int] = {}
-
-    def __call__(self, sender: object) -> int:
-        """Return the 0-based number of this send by ``sender``."""
-        with self._lock:
-            counts: Any = self._objects
-            try:
-                number: int = counts.get(sender, 0)
-            except TypeError:  # not weakly referable: counted by value, or as one
-                counts = self._values
-                sender = sender if isinstance(sender, str | int | None) else None
-                number = counts.get(sender, 0)
-            counts[sender] = number + 1
-            return number

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from fnmatch import fnmatchcase
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from blinker import ANY
 
 from eventbus.binding import Receiver
 from eventbus.options import Options, subscribe
 from eventbus.signal import Signal
-from eventbus.subscription import SubscriptionGroup
+from eventbus.subscription import SubscriptionGroup, identity_of
 
 if TYPE_CHECKING:
     from eventbus.background import Workers
@@ -26,25 +29,34 @@ class Pattern(NamedTuple):
 
 def matches(pattern: str, point: str) -> bool:
     """Say whether a point's name matches ``"*"`` or a prefix that ends in ``*``."""
-    return fnmatchcase(point, pattern.removeprefix("on_"))
+    return point.startswith(pattern.removeprefix("on_")[:-1])
 
 
 class Patterns:
     """The patterns of one bus."""
 
     def __init__(self) -> None:
-        self._patterns: list[Pattern] = []
+        self._patterns: dict[int, Pattern] = {}
         self._keepers: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def add(self, pattern: Pattern) -> None:
         """Remember a pattern, where its sender keeps what is its own if it does."""
         sender = pattern.options.get("sender")
         keeper = getattr(sender, "__emitters__", None)
+        home = self._patterns
         if isinstance(keeper, dict):
-            keeper.setdefault(self, []).append(pattern)
+            home = keeper.setdefault(self, {})
             self._keepers.add(sender)
-        else:
-            self._patterns.append(pattern)
+        _prune(home)
+        home[next(_number)] = pattern
+
+    def __iter__(self) -> Iterator[Pattern]:
+        """Iterate over the patterns that still hold."""
+        homes = [self._patterns]
+        homes += [s.__emitters__.get(self, {}) for s in tuple(self._keepers)]
+        for home in homes:
+            _prune(home)
+            yield from tuple(home.values())
 
     def extend(self, signal: Signal, workers: Workers) -> None:
         """Connect the patterns that match a point declared just now.
@@ -53,9 +65,36 @@ class Patterns:
             BindingError: a receiver requires what the point does not carry.
 
         """
-        self._patterns = [p for p in self._patterns if not p.group.ended]
-        kept = [p for sender in tuple(self._keepers) for p in sender.__emitters__.get(self, ())]
-        for text, receiver, options, group in (*self._patterns, *kept):
-            taken = group.ended or any(s.point == signal.name for s in group)
-            if not taken and matches(text, signal.name):
-                group.add(subscribe(signal, receiver, options, workers=workers))
+        for text, receiver, options, group in self:
+            if matches(text, signal.name) and group.take(signal.name):
+                try:
+                    group.add(subscribe(signal, receiver, options, workers=workers))
+                except BaseException:
+                    group.leave(signal.name)
+                    raise
+
+    def end(self, receiver: Receiver, points: tuple[str, ...], sender: object = ANY) -> bool:
+        """Let a receiver's patterns take in no further points; say whether there were any.
+
+        Args:
+            receiver: what was connected.
+            points: the patterns, as they were given; "*" stands for all.
+            sender: only those connected to it; ANY for all.
+
+        """
+        found = False
+        for text, other, options, group in self:
+            wanted = "*" in points or text in points
+            heard = sender is ANY or options.get("sender", ANY) is sender
+            if wanted and heard and identity_of(other) == identity_of(receiver):
+                group.ended = found = True
+        return found
+
+
+_number = itertools.count()
+
+
+def _prune(home: dict[int, Pattern]) -> None:
+    for number, pattern in tuple(home.items()):
+        if pattern.group.ended:
+            home.pop(number, None)

@@ -18,6 +18,8 @@ from eventbus.codegen import (
     Door,
     Form,
     Shape,
+    awaitable,
+    callable_,
     compile_plan,
     forget,
 )
@@ -103,6 +105,7 @@ def fuse(
             cells.append(context[kind])
     function = FunctionType(code, GLOBALS, code.co_name, None, tuple(cells))
     if code.co_kwonlyargcount:
+        function.__defaults__ = (None,)
         function.__kwdefaults__ = {"_async_wrapper": None, "_sync_wrapper": None}
     return function
 
@@ -133,6 +136,39 @@ def assemble(
     As long as their shape is new it is a chain of functions for one subscription each,
     which need no new code; ``renew`` is called when the code for the whole is due.
     """
+    function = _assemble(form, door, subscriptions, context, renew)
+    strangers = [
+        s for s in subscriptions if s.shape.coroutine is not door.awaits and _adapts(door, s.shape)
+    ]
+    return _wrappers_first(function, door, strangers) if strangers else function
+
+
+def _adapts(door: Door, shape: Shape) -> bool:
+    """Say whether a receiver of the wrong kind needs blinker's wrapper at this door."""
+    return shape.plain or not door.awaits
+
+
+def _wrappers_first(function: Function, door: Door, strangers: list[Subscription]) -> Function:
+    """Raise for a missing wrapper before any receiver is called, not in their midst."""
+    name, adapt = ("_sync_wrapper", awaitable) if door.awaits else ("_async_wrapper", callable_)
+
+    def send(*args: object, **payload: object) -> Any:
+        if payload.get(name) is None:
+            for stranger in strangers:
+                if stranger.active and not stranger.muted:
+                    adapt(None, stranger.receiver)
+        return function(*args, **payload)
+
+    return send
+
+
+def _assemble(
+    form: Form,
+    door: Door,
+    subscriptions: tuple[Subscription, ...],
+    context: dict[str, CellType],
+    renew: Callable[[], None],
+) -> Function:
     chunks = [subscriptions[i : i + CHUNK] for i in range(0, len(subscriptions), CHUNK)] or [()]
     shapes = [tuple([s.shape for s in chunk]) for chunk in chunks]
     if len(chunks) == 1:
@@ -187,11 +223,11 @@ def _chain(
 
 
 def _chain_async(pieces: list[Function], warm: Callable[[], None]) -> Function:
-    async def send_async(sender: object, /, *args: object, **payload: object) -> list[Any]:
+    async def send_async(sender: object = None, /, **payload: object) -> list[Any]:
         warm()
         results: list[Any] = []
         for piece in pieces:
-            results += await piece(sender, *args, **payload)
+            results += await piece(sender, **payload)
         return results
 
     return send_async
@@ -202,13 +238,13 @@ def _chain_results(
 ) -> Function:
     addressed: set[object] = context["_addressed"].cell_contents if door is SEND else set()
 
-    def send_results(sender: object, /, *args: object, **payload: object) -> Any:
+    def send_results(sender: object = None, /, **payload: object) -> Any:
         if id(sender) in addressed:
-            return context["_elsewhere"].cell_contents(sender, *args, **payload)
+            return context["_elsewhere"].cell_contents(sender, **payload)
         warm()
         results: list[Any] = []
         for piece in pieces:
-            results += piece(sender, *args, **payload)
+            results += piece(sender, **payload)
         return results
 
     return send_results

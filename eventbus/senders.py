@@ -110,10 +110,16 @@ class Senders:
 
     def take_built(self) -> list[Emitter]:
         """Return the emitters that have plans, and forget that they do."""
-        if not self._built:
-            return []
-        built, self._built = self._built, {}
-        return [e for r in built.values() if (e := r()) is not None]
+        taken = []
+        while self._built:  # item by item: another thread may be noting one just now
+            try:
+                _, reference = self._built.popitem()
+            except KeyError:
+                break
+            emitter = reference()
+            if emitter is not None:
+                taken.append(emitter)
+        return taken
 
     def note_own(self, emitter: Emitter) -> bool:
         """Keep an emitter alive while it has subscriptions, unless its sender does.
@@ -121,6 +127,9 @@ class Senders:
         Returns whether a value, which sends cannot tell by identity, became addressed.
         """
         key = emitter.key
+        reference = self._index.get(key)
+        if reference is None or reference() is not emitter:
+            return False  # its sender is gone and another has its identity
         if not emitter.own:
             self._unaddress(key)
             return False
@@ -153,3 +162,4 @@ class Senders:
             self._unaddress(key)
             for subscription in emitter.own:
                 subscription.end()
+            emitter.bury()

@@ -14,8 +14,9 @@ from blinker import ANY
 from eventbus.binding import Carried, Receiver, check_callable, is_coroutine
 from eventbus.codegen import ASYNC, RESULTS, SEND, Door, Form, shape
 from eventbus.emitter import Emitter, Home, weakly
+from eventbus.errors import OrderError
 from eventbus.guard import Guard
-from eventbus.order import arranged
+from eventbus.order import arranged, own_place
 from eventbus.plan import Function, assemble
 from eventbus.senders import Senders
 from eventbus.subscription import Subscription, identity_of
@@ -61,7 +62,8 @@ class Signal(blinker.NamedSignal, Home):
         self.carried = Carried(name, payload, reserved)
         """What receivers may ask for."""
         self.by_position = Carried(name, payload, reserved, positional=True)
-        self.form = Form(name, payload, index, timed=False)
+        forbidden = tuple(reserved) if payload is None else ()
+        self.form = Form(name, payload, index, timed=False, reserved=forbidden)
         self.awaited = awaited
         """Whether coroutine functions may be connected by name."""
         self._furnish(guard or Guard())
@@ -114,7 +116,9 @@ class Signal(blinker.NamedSignal, Home):
 
     @is_muted.setter
     def is_muted(self, value: bool) -> None:
-        """Let blinker's constructor set what we keep otherwise."""
+        """Silence the signal, or end every silence; the constructor's first value is ours."""
+        if "_mutes" in self.__dict__ and value is not self.is_muted:
+            self._mute(1 if value else -self._mutes)
 
     @cached_property
     def receiver_connected(self) -> Signal:
@@ -264,6 +268,9 @@ class Signal(blinker.NamedSignal, Home):
             TypeError: the sender can be neither weakly held nor safely compared.
 
         """
+        found = self._senders.find(sender)
+        if found is not None:
+            return found
         with self.guard:
             return self._senders.find(sender) or self._senders.add(self, sender)
 
@@ -300,7 +307,11 @@ class Signal(blinker.NamedSignal, Home):
     def subscriptions(self, sender: object = ANY) -> tuple[Subscription, ...]:
         """Return who hears ``sender`` in order; by default all subscriptions, whoever sends."""
         if sender is ANY:
-            return arranged([*self.own, *(s for e in self._senders.all() for s in e.own)])
+            every = [*self.own, *(s for e in self._senders.all() for s in e.own)]
+            try:
+                return arranged(every)
+            except OrderError:  # what one sender's names ask for may contradict another's
+                return tuple(sorted(every, key=own_place))
         emitter = self.find_emitter(sender)
         return self.plan_of(emitter.own if emitter is not None else ())
 

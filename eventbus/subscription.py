@@ -323,6 +323,7 @@ class SubscriptionGroup:
         self._members: list[Subscription | SubscriptionGroup] = list(members)
         self.ended = False
         """Whether ``disconnect`` was called: a pattern's group takes in no further point then."""
+        self._points: dict[str, object] = {}
 
     def __iter__(self) -> Iterator[Subscription]:
         """Iterate over the subscriptions, those of inner groups included."""
@@ -340,6 +341,15 @@ class SubscriptionGroup:
     def active(self) -> bool:
         """Whether any is still connected."""
         return any(s.active for s in self)
+
+    def take(self, point: str) -> bool:
+        """Claim a point for this group; False if that was done before, by any thread."""
+        claim = object()
+        return not self.ended and self._points.setdefault(point, claim) is claim
+
+    def leave(self, point: str) -> None:
+        """Give up a claim."""
+        self._points.pop(point, None)
 
     def add(self, member: Subscription | SubscriptionGroup) -> None:
         """Take in a subscription, or a group of them."""
