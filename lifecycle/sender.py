@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventbus import SubscriptionGroup
 from lifecycle.default import bus as default_bus
+from lifecycle.foreign import connector
 from lifecycle.points import declare
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class Sender:
     def attach(self, *owners: object, **options: Any) -> SubscriptionGroup:
         """Connect the methods of objects to this loop alone; see ``eventbus.Bus.attach``.
 
+        Keras callbacks and OpenMMLab hooks are known by their methods, and are called as
+        they are in their framework; see `lifecycle.bridges`.
+
         Args:
             owners: one object or several.
             options: for all of their subscriptions, such as ``name`` or ``priority``.
@@ -71,7 +75,13 @@ class Sender:
         try:
             for owner in owners:
                 self._check_name(owner, options.get("name"))
-                made.append((owner, self.bus.attach(owner, **{"sender": self, **options})))
+                connect = connector(owner)
+                group = (
+                    self.bus.attach(owner, **{"sender": self, **options})
+                    if connect is None
+                    else connect(self, owner, options)
+                )
+                made.append((owner, group))
         except BaseException:
             for _, group in made:
                 group.disconnect()

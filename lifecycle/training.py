@@ -79,6 +79,9 @@ class Training:
         self.stage.begin(self.epochs, self.initial_epoch, self.steps_per_epoch)
         if finish is not None:
             finish()
+        if state.initial_epoch > self.initial_epoch:  # a guest has restored what it had saved
+            self.initial_epoch = state.epochs_done = state.initial_epoch
+            state.epoch, state.steps_before = self.initial_epoch - 1, state.steps_done
         if position.saved is not None:
             randomness.restore(position.saved["random"]["now"])
 
