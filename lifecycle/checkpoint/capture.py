@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lifecycle.checkpoint.arrays import Leaf
     from lifecycle.loop import Loop
 
-__all__ = ["capture", "check_objects", "load_objects", "load_subscribers"]
+__all__ = ["capture", "capture_objects", "load_objects", "load_subscribers"]
 
 RUN: Final = "_run"
 """The file of the arrays that belong to no object: no object's file begins so."""
@@ -40,13 +40,8 @@ def capture(
         UnsavableError: something in it cannot be saved.
         LookupError: the loop has no object of a name.
     """
-    document: dict[str, Any] = {"objects": {}}
-    arrays: dict[str, dict[str, Leaf]] = {}
-    for name, value in chosen(loop.objects, names).items():
-        encoder = Encoder(_stem(name, arrays), state_of)
-        document["objects"][name] = encoder.encode(value)
-        if encoder.leaves:
-            arrays[encoder.stem] = encoder.leaves
+    saved, arrays = capture_objects(loop.objects, names)
+    document: dict[str, Any] = {"objects": saved}
     rest = Encoder(RUN, state_of)
     document["loop"] = rest.encode(loop.state_dict(), "loop")
     states = {name: owner.state_dict() for name, owner in loop.subscribers.items()}
@@ -56,15 +51,23 @@ def capture(
     return document, arrays
 
 
-def check_objects(objects: Mapping[str, Any], names: Collection[str] | None) -> None:
-    """Check, before a run, that its objects can be saved.
+def capture_objects(
+    objects: Mapping[str, Any], names: Collection[str] | None
+) -> tuple[dict[str, Any], dict[str, dict[str, Leaf]]]:
+    """Return the states of objects as JSON holds them, and their arrays by file.
 
     Raises:
-        UnsavableError: one cannot.
+        UnsavableError: one cannot be saved.
         LookupError: there is no object of a name.
     """
+    saved: dict[str, Any] = {}
+    arrays: dict[str, dict[str, Leaf]] = {}
     for name, value in chosen(objects, names).items():
-        Encoder(name, state_of).encode(value)
+        encoder = Encoder(_stem(name, arrays), state_of)
+        saved[name] = encoder.encode(value)
+        if encoder.leaves:
+            arrays[encoder.stem] = encoder.leaves
+    return saved, arrays
 
 
 def chosen(objects: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:

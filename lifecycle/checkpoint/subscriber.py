@@ -122,7 +122,9 @@ class Checkpoint(OneLoop):
             self.monitor.reset()
         _try_to_write(self.directory)
         store.remove_leftovers(self.directory)
-        capture.check_objects(loop.objects, self.objects)
+        _, leaves = capture.capture_objects(loop.objects, self.objects)  # now, not after an epoch
+        if self.background:
+            self._snapshots.prepare(leaves)
         self._place, self._time = _place(loop), time.monotonic()
 
     def on_epoch_begin(self, loop: Loop) -> None:
