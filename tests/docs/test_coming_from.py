@@ -28,7 +28,7 @@ class Row(NamedTuple):
     @property
     def code(self) -> list[str]:
         """The statements of the right-hand column; a remark may follow them after a dash."""
-        statements = self.ours.partition(" – ")[0]
+        statements = self.ours.partition(" \N{EN DASH} ")[0]
         return [piece.replace("\\|", "|") for piece in re.findall(r"`([^`]+)`", statements)]
 
     @property
