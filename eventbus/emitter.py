@@ -246,11 +246,16 @@ class Emitter(Home):
 def _builder(emitter: Emitter) -> Function:
     """Make what stands in for an emitter's ``send`` until it is first called after a change."""
     reference = weakref.ref(emitter)
+    signal, key, sender_of = emitter.signal, emitter.key, emitter.sender_of
 
     def send(*args: object, **payload: object) -> None:
         alive = reference()
-        if alive is not None:
-            alive.build()(*args, **payload)
+        if alive is None:  # as in `signal.emitter(sender).send(...)`: nobody kept the emitter
+            sender = sender_of()
+            if sender is None and key is not None:
+                return  # nor the sender
+            alive = signal.emitter(sender)
+        alive.build()(*args, **payload)
 
     return send
 

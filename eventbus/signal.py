@@ -144,9 +144,7 @@ class Signal(blinker.NamedSignal, Home):
         with self.guard:
             there = next((s for s in home.find(receiver) if s.shape.plain), None)
             if there is not None and there.weak and not weak:
-                there.end()
-                home.take_out((there,))
-                there = None
+                there.keep(receiver)
             if there is None:
                 added = Subscription(
                     receiver,

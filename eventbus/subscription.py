@@ -6,6 +6,7 @@ import itertools
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -16,7 +17,6 @@ from eventbus.order import NAMES
 if TYPE_CHECKING:
     from eventbus.codegen import Shape
     from eventbus.emitter import Home
-    from eventbus.guard import Guard
 
 log: Final = logging.getLogger("eventbus")
 
@@ -163,7 +163,8 @@ class Subscription:
     @property
     def weak(self) -> bool:
         """Whether the receiver is held weakly."""
-        return type(self._receiver) is WeakReceiver
+        kept = self._extra is not None and "kept" in self._extra
+        return type(self._receiver) is WeakReceiver and not kept
 
     @property
     def active(self) -> bool:
@@ -224,12 +225,9 @@ class Subscription:
 
     # -- what plans and homes use
 
-    def _guard(self) -> Guard:
+    def _guard(self) -> AbstractContextManager[object]:
         home = self._home() if self._home is not None else None
-        if home is None:
-            msg = f"{self!r} has lost its signal"
-            raise RuntimeError(msg)
-        return home.guard
+        return nullcontext() if home is None else home.guard  # its signal or sender may be gone
 
     def _target(self) -> Any:
         if self._extra is not None and "call" in self._extra:
@@ -241,6 +239,10 @@ class Subscription:
         self._home = home
         if type(self._receiver) is WeakReceiver:
             self._receiver.home = home
+
+    def keep(self, receiver: Receiver) -> None:
+        """Hold the receiver, held weakly so far, strongly from now on."""
+        self._extra = {**(self._extra or {}), "kept": CellType(receiver)}
 
     def end(self) -> None:
         """Mark it as disconnected and empty its place in plans under way."""
