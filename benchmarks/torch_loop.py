@@ -92,8 +92,8 @@ def own_step(batches: Batches) -> Epoch:
 def subscribed(batches: Batches) -> Epoch:
     """Train with a TorchStep and one pair of batch subscribers."""
     loop = TorchStep(*parts()).loop()
-    loop.on("train_batch_begin")(lambda step: None)
-    loop.on("train_batch_end")(lambda step: None)
+    loop.on("train_batch_begin")(lambda step: None)  # noqa: ARG005 -- that it asks for it costs
+    loop.on("train_batch_end")(lambda step: None)  # noqa: ARG005
     return lambda: loop.fit(batches)
 
 
@@ -104,7 +104,7 @@ def ignite(batches: Batches) -> Epoch:
 
     model, criterion, optimizer = parts()
     trainer = create_supervised_trainer(
-        model, optimizer, criterion, output_transform=lambda x, y, out, loss: loss.detach()
+        model, optimizer, criterion, output_transform=lambda *outputs: outputs[-1].detach()
     )
     Average().attach(trainer, "loss")
     return lambda: trainer.run(batches, max_epochs=1)
@@ -161,7 +161,10 @@ def mmengine(batches: Batches) -> Epoch:
             self.model = model
 
         def forward(
-            self, inputs: torch.Tensor, targets: torch.Tensor, mode: str
+            self,
+            inputs: torch.Tensor,
+            targets: torch.Tensor,
+            mode: str,  # noqa: ARG002 -- mmengine gives it
         ) -> dict[str, torch.Tensor]:
             return {"loss": criterion(self.model(inputs), targets)}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from lifecycle.subscribers import ema
 from lifecycle.subscribers.checks import choice
@@ -68,7 +67,7 @@ class EMA(ema.EMA):
         floats = [key for key, each in value.items() if each.is_floating_point()]
         old = [average[key] for key in floats]
         new = [value[key].detach().to(average[key].dtype) for key in floats]
-        get_ema_multi_avg_fn(keep)(old, new, 0)
+        torch._foreach_lerp_(old, new, 1 - keep)  # as torch.optim.swa_utils does
         for key in value.keys() - set(floats):
             average[key].copy_(value[key])  # such as a count of batches
         return average

@@ -42,7 +42,7 @@ class GradStats:
         model = loop.objects[self.model] if isinstance(self.model, str) else self.model
         loop.log(**self.norms(model))
 
-    def norms(self, model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    def norms(self, model: torch.nn.Module) -> dict[str, Any]:
         """Return the norms by name."""
         parts: dict[str, list[torch.nn.Parameter]] = {}
         for name, parameter in model.named_parameters():
@@ -50,7 +50,7 @@ class GradStats:
                 path = name.split(".")[:-1][: self.depth]
                 for part in {"all", ".".join(path) or name}:
                     parts.setdefault(part, []).append(parameter)
-        found: dict[str, torch.Tensor] = {}
+        found: dict[str, Any] = {}
         for part, parameters in parts.items():
             found[f"grad/{part}"] = _norm([p.grad for p in parameters])
             found[f"weight/{part}"] = _norm([p.detach() for p in parameters])
@@ -58,5 +58,8 @@ class GradStats:
 
 
 def _norm(tensors: list[Any]) -> torch.Tensor:
-    norms: list[torch.Tensor] = torch._foreach_norm(tensors)  # noqa: SLF001 -- as clip_grad_norm_
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
+    norms = torch._foreach_norm(tensors)  # noqa: SLF001 -- as clip_grad_norm_ does it
+    norm: torch.Tensor = torch.linalg.vector_norm(
+        torch.stack([each.to(norms[0].device) for each in norms])
+    )
+    return norm

@@ -118,7 +118,8 @@ class Exp:
 
     def __call__(self, base: float, index: int, total: int | None) -> float:  # noqa: ARG002
         """Return the value at an index."""
-        return base * self.gamma**index
+        value: float = base * self.gamma**index
+        return value
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,8 @@ class Inv:
 
     def __call__(self, base: float, index: int, total: int | None) -> float:  # noqa: ARG002
         """Return the value at an index."""
-        return base * (1 + self.gamma * index) ** -self.power
+        value: float = base * (1 + self.gamma * index) ** -self.power
+        return value
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,8 @@ class Poly:
     def __call__(self, base: float, index: int, total: int | None) -> float:
         """Return the value at an index."""
         share = min(index / _known(total, self), 1)
-        return (base - self.minimum) * (1 - share) ** self.power + self.minimum
+        value: float = (base - self.minimum) * (1 - share) ** self.power + self.minimum
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,13 +39,15 @@ class Rates:
                 parts.append([name, *own] if len(self.optimizers) > 1 else own)
         self.names = ["_".join(["lr", *each]) for each in parts]
 
-    def into(self, logs: MutableMapping[str, Any]) -> None:
-        """Put the rates into logs."""
+    def read(self) -> dict[str, Any]:
+        """Return the rates by the names that they are logged under."""
         names = iter(self.names)
+        found: dict[str, Any] = {}
         for optimizer in self.optimizers.values():
             for group, name in zip(optimizer.param_groups, names, strict=False):
                 rate = group["lr"]
-                logs[name] = rate if rate.__class__ is float else _own(rate)
+                found[name] = rate if rate.__class__ is float else _own(rate)
+        return found
 
 
 def _own(rate: Any) -> Any:
@@ -69,10 +71,10 @@ class LRMonitor:
         self.optimizer = optimizer
 
     def on_train_batch_end(self, loop: Loop, logs: MutableMapping[str, Any]) -> None:
-        self._rates(loop).into(logs)
+        logs.update(self._rates(loop).read())
 
     def on_epoch_end(self, loop: Loop, logs: MutableMapping[str, Any]) -> None:
-        self._rates(loop).into(logs)
+        logs.update(self._rates(loop).read())
 
     def _rates(self, loop: Loop) -> Rates:
         named = isinstance(self.optimizer, str)

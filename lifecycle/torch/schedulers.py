@@ -37,17 +37,18 @@ class TorchScheduler(OneLoop):
 
     def __init__(
         self,
-        scheduler: LRScheduler,
+        scheduler: LRScheduler | ReduceLROnPlateau,
         by: str = "epoch",
         *,
         monitor: str = "val_loss",
     ) -> None:
-        self.scheduler = scheduler
+        self.scheduler: Any = scheduler
         self.by = choice(by, "by", "epoch", "step", "update")
-        plateau = isinstance(scheduler, ReduceLROnPlateau)
-        if plateau and by != "epoch":
-            raise ValueError("a plateau is looked for by epoch, where its metric is")
-        self.monitor = Monitor(monitor, scheduler.mode) if plateau else None
+        self.monitor: Monitor | None = None
+        if isinstance(scheduler, ReduceLROnPlateau):
+            if by != "epoch":
+                raise ValueError("a plateau is looked for by epoch, where its metric is")
+            self.monitor = Monitor(monitor, scheduler.mode)
 
     def __repr__(self) -> str:
         return f"<TorchScheduler {type(self.scheduler).__name__} by {self.by}>"
@@ -74,7 +75,7 @@ class TorchScheduler(OneLoop):
             return
         value = self.monitor.read_or_warn(logs, "TorchScheduler")
         if value is not None:
-            self.scheduler.step(value)  # type: ignore[arg-type] -- a plateau's takes the metric
+            self.scheduler.step(value)
 
     def on_train_end(self, logs: Mapping[str, Any]) -> None:
         if self.monitor is not None:

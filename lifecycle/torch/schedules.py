@@ -145,7 +145,6 @@ class MomentumSchedule(LRSchedule):
         total: how many epochs or steps the policy goes over; by default all of the run.
     """
 
-
     def base(self, group: dict[str, Any]) -> float:
         """Return what a group's value starts from, and have the group remember it.
 

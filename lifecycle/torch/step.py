@@ -106,6 +106,7 @@ class TorchStep(OneLoop):
             scaler=torch.amp.GradScaler(self.device.type) if amp == "fp16" else None,
         )
         self.rates = Rates(self.optimizers)
+        self._rates: dict[str, Any] = {}
         self._modes = Modes(model)
         self._judge = self._judge_own if loss is None else self._judge_outputs
 
@@ -153,7 +154,8 @@ class TorchStep(OneLoop):
             )
         if self.metrics.batch:
             self.metrics.of_batch(outputs, targets, logs)
-        self.rates.into(logs)
+        self._rates = self.rates.read()
+        logs.update(self._rates)
         norm = updates.backward(loss)
         if norm is not None:
             logs["grad_norm"] = norm
@@ -236,21 +238,21 @@ class TorchStep(OneLoop):
         if not self.model.training:
             self.model.train()
         self.updates.begin(loop)
+        self._rates = {}
 
     @on("train_end", priority="LOWEST")
     def _run_ends(self, outcome: str) -> None:
         self.updates.end(outcome)
 
     @on("epoch_begin", priority="HIGHEST")
-    def _epoch_begins(self, loop: Loop) -> None:
+    def _epoch_begins(self) -> None:
         self.rates.update()
-        for name in self.rates.names:  # an epoch's rate is its last, not a mean
-            loop.state.train.means.open(name, "last")  # type: ignore[union-attr]
 
     @on("epoch_end", priority="HIGHEST")
-    def _epoch_ends(self, loop: Loop) -> None:
+    def _epoch_ends(self, loop: Loop, logs: MutableMapping[str, Any]) -> None:
         if not loop.state.open:  # otherwise a resumed run goes on in this window
             self.updates.flush()
+        logs.update(self._rates)  # an epoch's rates are its last, not a mean
 
     @on("test_begin", "predict_begin", priority="HIGHEST")
     def _pass_begins(self, loop: Loop) -> None:
@@ -272,11 +274,12 @@ class TorchStep(OneLoop):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint saves beside the objects: the open window, the scaler."""
-        return self.updates.state_dict()
+        return {**self.updates.state_dict(), "rates": self._rates}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
         self.updates.load_state_dict(state)
+        self._rates = dict(state["rates"])
 
 
 def _named(optimizer: Any) -> dict[str, Optimizer]:

@@ -83,8 +83,8 @@ class Updates:
         self._checks, self._made = CHECKED, 0
         held = {id(p) for p in self.parameters()}
         trainable = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
-        _warn_of("trainable, but in no optimizer", [n for n in trainable if id(trainable[n]) not in held])
         self._unfed = {n: p for n, p in trainable.items() if id(p) in held}
+        _warn_of("trainable, but in no optimizer", [n for n in trainable if n not in self._unfed])
 
     def end(self, outcome: str) -> None:
         """Leave the run, and warn if it has changed nothing."""
@@ -151,7 +151,7 @@ class Updates:
         if not self.count:
             return
         grads = [p.grad for p in self.parameters() if p.grad is not None]
-        torch._foreach_mul_(grads, self.size / self.count)  # noqa: SLF001 -- as torch.optim does
+        torch._foreach_mul_(grads, self.size / self.count)  # as torch.optim does
         self._update()
 
     def _update(self) -> torch.Tensor | None:

@@ -93,9 +93,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
         try:
             from safetensors.torch import load_file  # noqa: PLC0415 -- only for such files
         except ImportError as error:
-            raise ImportError(
-                'reading safetensors needs pip install "epochbus[torch]"'
-            ) from error
+            raise ImportError('reading safetensors needs pip install "epochbus[torch]"') from error
         weights: dict[str, torch.Tensor] = load_file(path)
         return weights
     try:
