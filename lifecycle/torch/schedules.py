@@ -97,8 +97,7 @@ class LRSchedule(Memory):
 
     def base(self, group: dict[str, Any]) -> float:
         """Return what a group's value starts from, and have the group remember it."""
-        base: float = group.setdefault("initial_lr", group["lr"])
-        return base
+        return float(group.setdefault("initial_lr", float(group["lr"])))
 
     def put(self, group: dict[str, Any], value: float) -> None:
         """Set a group's value."""
@@ -154,8 +153,7 @@ class MomentumSchedule(LRSchedule):
         if "momentum" not in group and "betas" not in group:
             raise LookupError("this optimizer has no momentum to schedule: no betas either")
         now = group["betas"][0] if "betas" in group else group["momentum"]
-        base: float = group.setdefault("initial_momentum", now)
-        return base
+        return float(group.setdefault("initial_momentum", float(now)))
 
     def put(self, group: dict[str, Any], value: float) -> None:
         """Set a group's value."""
