@@ -15,9 +15,9 @@ from lifecycle.stage import report
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from lifecycle.batches import Pass
     from lifecycle.data import Feed
     from lifecycle.loop import Loop
-    from lifecycle.span import Pass
     from lifecycle.stage import Stage
     from lifecycle.training import Training
 

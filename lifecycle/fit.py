@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    from lifecycle.batches import Epoch
     from lifecycle.loop import Loop
-    from lifecycle.span import Epoch
 
 __all__ = ["Fit", "Plan", "whole_number"]
 

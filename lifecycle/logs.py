@@ -194,7 +194,7 @@ class Mean:
         """The weight of each value in `run`."""
         self.count = 0
         """How many values are in `run`."""
-        self.known: type | None = None
+        self.known: type[Any] | None = None
         """The class of the arrays in `run`, where it adds in place and refuses other shapes."""
 
     def add(self, value: Any, weight: float) -> None:
@@ -206,13 +206,17 @@ class Mean:
 
     def add_any(self, key: str, value: Any, weight: float) -> None:
         """Count in a value that is not known to be a number."""
-        value = admit(key, value)
+        if value.__class__ is self.known and not value.ndim:
+            value = value.detach()
+        else:
+            value = admit(key, value)
         if weight != self.unit:
             self._settle(weight)
         if self.run.__class__ is float:
             value = _wide(value)  # a half-precision sum would soon stand still
         self.add(value, weight)
-        self.known = value.__class__ if hasattr(value, "requires_grad") else None
+        if value.__class__ is not self.known:
+            self.known = value.__class__ if hasattr(value, "requires_grad") else None
 
     def _settle(self, unit: float) -> None:
         if self.count:

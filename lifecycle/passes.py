@@ -5,20 +5,20 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from lifecycle.span import Pass, Prediction
+from lifecycle.batches import Pass, Prediction
 from lifecycle.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from lifecycle.control import Control
     from lifecycle.data import Feed
     from lifecycle.logs import Logs
-    from lifecycle.loop import Loop
 
 __all__ = ["predict_stage", "run_predict", "run_test", "test_stage"]
 
 
-def test_stage(loop: Loop, name: str | None, epoch: int | None) -> tuple[Stage, Pass]:
+def test_stage(loop: Control, name: str | None, epoch: int | None) -> tuple[Stage, Pass]:
     """Enter a test stage.
 
     Args:
@@ -33,14 +33,14 @@ def test_stage(loop: Loop, name: str | None, epoch: int | None) -> tuple[Stage, 
     return stage, _enter(loop, stage, Pass, (name, epoch), title)
 
 
-def predict_stage(loop: Loop) -> tuple[Stage, Pass]:
+def predict_stage(loop: Control) -> tuple[Stage, Pass]:
     """Enter a predict stage."""
     stage = Stage(loop, "predict")
     return stage, _enter(loop, stage, Prediction, (), "prediction ")
 
 
 def _enter(
-    loop: Loop, stage: Stage, kind: type[Pass], context: tuple[Any, ...], title: str
+    loop: Control, stage: Stage, kind: type[Pass], context: tuple[Any, ...], title: str
 ) -> Pass:
     begin, end = (loop.emitter(f"{stage.kind}_batch_{which}") for which in ("begin", "end"))
     made = kind(loop.state, stage, stage.kind, begin, end, context, title)
@@ -50,7 +50,7 @@ def _enter(
 
 
 def run_test(
-    loop: Loop,
+    loop: Control,
     step: Callable[[Any], Any],
     feed: Feed,
     *,
@@ -70,7 +70,7 @@ def run_test(
 
 
 def run_predict(
-    loop: Loop, step: Callable[[Any], Any], feed: Feed, *, steps: int | None = None
+    loop: Control, step: Callable[[Any], Any], feed: Feed, *, steps: int | None = None
 ) -> list[Any]:
     """Go through data once and return what the step makes of each batch."""
     outputs: list[Any] = []

@@ -11,8 +11,8 @@ from lifecycle.state import StopRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lifecycle.batches import Epoch
     from lifecycle.data import Feed
-    from lifecycle.span import Epoch
     from lifecycle.state import State
 
 __all__ = ["Position"]

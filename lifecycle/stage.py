@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from lifecycle.loop import Loop
+    from lifecycle.control import Control
     from lifecycle.span import Span
     from lifecycle.state import State
 
@@ -29,7 +29,7 @@ class Stage:
     """
 
     def __init__(
-        self, loop: Loop, kind: str, *, ends: Callable[[], tuple[Any, ...]] = tuple
+        self, loop: Control, kind: str, *, ends: Callable[[], tuple[Any, ...]] = tuple
     ) -> None:
         self.loop = loop
         self.kind = kind
@@ -42,14 +42,14 @@ class Stage:
         self.by_hand = False
         """Whether the user's own ``for`` goes through it."""
         self.outcome: str | None = None
-        self._first = 0
+        self.first = 0
         """Requests made before it, which it does not heed."""
         self._at_leave: list[Callable[[], object]] = []
 
     @property
     def stopped(self) -> bool:
         """Whether it was asked to stop."""
-        return len(self.loop.state.requests) > self._first
+        return len(self.loop.state.requests) > self.first
 
     def enter(self, span: Span) -> None:
         """Make this the innermost stage; nothing is sent yet.
@@ -70,7 +70,7 @@ class Stage:
             state.outcome = None
             state.actions.clear()
         else:
-            self._first = len(loop.state.requests)
+            self.first = len(loop.state.requests)
         self.span = span
         loop.stages.append(self)
         loop.spans.append(span)
@@ -138,7 +138,7 @@ class Stage:
         self._cut_back()
         if len(loop.stages) == 1:
             loop.state.outcome = self.outcome
-        reasons = tuple(loop.state.requests[self._first :])
+        reasons = tuple(loop.state.requests[self.first :])
         return loop.emitter(f"{self.kind}_end").send_all(
             self.span.closing(), *self.ends(), self.outcome, reasons, error
         )
@@ -151,7 +151,7 @@ class Stage:
             return "left"
         if not self.stopped:
             return "completed"
-        requests = self.loop.state.requests[self._first :]
+        requests = self.loop.state.requests[self.first :]
         return "interrupted" if any(r.interrupt for r in requests) else "stopped"
 
     def _cut_back(self) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lifecycle import randomness
+from lifecycle.batches import Epoch
 from lifecycle.logs import Logs
 from lifecycle.position import Position
-from lifecycle.span import Epoch, Run
+from lifecycle.span import Run
 from lifecycle.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lifecycle.loop import Loop
+    from lifecycle.control import Control
 
 __all__ = ["Training"]
 
@@ -31,7 +32,7 @@ class Training:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: Control,
         *,
         epochs: int | None,
         initial_epoch: int = 0,
@@ -141,7 +142,7 @@ class Training:
                 epoch.logs[key] = value
 
 
-def _restore(loop: Loop, resume: object) -> Callable[[], Any] | None:
+def _restore(loop: Control, resume: object) -> Callable[[], Any] | None:
     """Have the attached checkpoint restore; return what is left to do after the begin."""
     for owner in loop.owners():
         restore = getattr(owner, "restore", None)
