@@ -19,7 +19,7 @@ from lifecycle.training import Training
 
 if TYPE_CHECKING:
     from eventbus import Bus
-    from lifecycle.span import Pass
+    from lifecycle.batches import Pass
     from lifecycle.stage import Stage
 
 __all__ = ["Facade", "Given", "Later"]
@@ -136,6 +136,8 @@ class Facade(Loop):
         if steps_done:
             self.state.train, self.state.steps_before = None, steps_done
         training.begin(resume)
+        if steps_done:
+            self.state.steps_before = steps_done
         if training.stage.stopped:
             self.halt()
         return training.initial_epoch
