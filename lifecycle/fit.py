@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lifecycle import randomness
 from lifecycle.data import Feed, until
@@ -42,15 +42,14 @@ def whole_number(value: object, name: str, *, least: int = 0, optional: bool = T
         raise ValueError(f"{name} must be at least {least}, not {value}")
 
 
-@dataclass
-class Plan:
-    """The arguments of ``fit``, checked."""
+class Plan(NamedTuple):
+    """The arguments of ``fit``."""
 
     feed: Feed
     epochs: int | None = None
     initial_epoch: int = 0
     steps_per_epoch: int | None = None
-    validation: dict[str | None, Feed] = field(default_factory=dict)
+    validation: Mapping[str | None, Feed] = MappingProxyType({})
     validation_freq: int | Collection[int] = 1
     validation_steps: int | None = None
     validation_every_steps: int | None = None
@@ -58,8 +57,8 @@ class Plan:
     max_steps: int | None = None
     max_time: float | None = None
 
-    def __post_init__(self) -> None:
-        """Check them.
+    def checked(self) -> Plan:
+        """Return them with the number of epochs that follows from the rest.
 
         Raises:
             TypeError, ValueError: one is wrong.
@@ -77,7 +76,8 @@ class Plan:
             if self.max_time < 0:
                 raise ValueError(f"max_time must be at least 0 seconds, not {self.max_time}")
         if self.epochs is None and self.max_steps is None and self.max_time is None:
-            self.epochs = self.initial_epoch + 1
+            return self._replace(epochs=self.initial_epoch + 1)
+        return self
 
     @property
     def steps(self) -> int | None:

@@ -212,9 +212,11 @@ class Mean:
             value = admit(key, value)
         if weight != self.unit:
             self._settle(weight)
-        if self.run.__class__ is float:
-            value = _wide(value)  # a half-precision sum would soon stand still
-        self.add(value, weight)
+        if self.known is None:  # a half-precision sum would soon stand still; or it is loaded,
+            self.run = self.run + _wide(value)  # and on another device
+            self.count += 1
+        else:
+            self.add(value, weight)
         if value.__class__ is not self.known:
             self.known = value.__class__ if hasattr(value, "requires_grad") else None
 
@@ -223,6 +225,11 @@ class Mean:
             self.total = self.total + self.run * self.unit
             self.weight += self.count * self.unit
         self.run, self.count, self.unit, self.known = 0.0, 0, unit, None
+
+    def state(self) -> dict[str, Any]:
+        """Return what to go on from, arrays as they are: a float would divide differently."""
+        values = {name: getattr(self, name) for name in self.saved}
+        return {n: value + 0 if hasattr(value, "dtype") else value for n, value in values.items()}
 
     def result(self) -> Any:
         """The mean so far."""
@@ -255,6 +262,10 @@ class Fold:
     def add_any(self, key: str, value: Any, weight: float) -> None:
         """Count in a value that is not known to be a number."""
         self.add(admit(key, value), weight)
+
+    def state(self) -> dict[str, Any]:
+        """Return what to go on from, as a plain number."""
+        return {"total": read(self.total)}
 
     def result(self) -> Any:
         """The value so far."""
@@ -373,14 +384,8 @@ class Means:
         return {key: cell.result() for key, cell in self._cells.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all of it as plain numbers, from which adding goes on exactly."""
-        return {
-            key: {
-                "reduce": cell.reduce,
-                **{name: read(getattr(cell, name)) for name in cell.saved},
-            }
-            for key, cell in self._cells.items()
-        }
+        """Return all of it as numbers and arrays, from which adding goes on exactly."""
+        return {key: {"reduce": cell.reduce, **cell.state()} for key, cell in self._cells.items()}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """Go on from a saved state."""

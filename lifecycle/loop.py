@@ -118,7 +118,7 @@ class Loop(Control):
             validate_on_stop,
             max_steps,
             max_time,
-        )
+        ).checked()
         train = self._step("train", "fit")
         test = self._step("test", "validation_data") if plan.validation else None
         run = Fit(self, plan, train, test)

@@ -6,7 +6,6 @@ it, ``docs/points.md`` and ``lifecycle points`` are rendered from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,27 +16,34 @@ if TYPE_CHECKING:
 __all__ = ["POINTS", "Point", "declare", "markdown", "page"]
 
 
-@dataclass(frozen=True)
 class Point:
-    """A named place in a run's life."""
+    """A named place in a run's life.
 
-    name: str
-    """Canonical name, without ``on_``."""
+    Args:
+        name: canonical name, without ``on_``.
+        stage: ``train``, ``test``, ``predict``, ``step`` (inside a training step) or ``any``.
+        payload: what the point carries. Keras's positional order comes first.
+        meaning: when it is sent, and what its payload says.
+        index: the payload key that ``every``, ``at``, ``start`` and ``stop`` look at.
+        aliases: other names that mean the same point.
+    """
 
-    stage: str
-    """``train``, ``test``, ``predict``, ``step`` (inside a training step) or ``any``."""
+    __slots__ = ("aliases", "index", "meaning", "name", "payload", "stage")
 
-    payload: tuple[str, ...]
-    """What the point carries. Keras's positional order comes first."""
+    def __init__(
+        self,
+        name: str,
+        stage: str,
+        payload: tuple[str, ...],
+        meaning: str,
+        index: str | None = None,
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        self.name, self.stage, self.payload, self.meaning = name, stage, payload, meaning
+        self.index, self.aliases = index, aliases
 
-    meaning: str
-    """When it is sent, and what its payload says."""
-
-    index: str | None = None
-    """The payload key that ``every``, ``at``, ``start`` and ``stop`` look at."""
-
-    aliases: tuple[str, ...] = ()
-    """Other names that mean the same point."""
+    def __repr__(self) -> str:
+        return f"<Point {self.name}({', '.join(self.payload)})>"
 
 
 POINTS: tuple[Point, ...] = (
