@@ -182,17 +182,17 @@ def _declared_arguments(
                     f"{nearest(name, [*payload, *carried.reserved])}"
                 )
                 raise BindingError(msg)
-            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-                break
             place += 1
             continue
         place += 1
-        taken.add(source)
         by_position = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
         if by_position and len(arguments) == parameters.index(parameter):
             arguments.append(source)
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            continue  # one before it keeps its default, so that this one has to as well
         else:
             keywords.append(f"{name}={source}")
+        taken.add(source)
     return ", ".join(arguments + keywords)
 
 

@@ -18,7 +18,7 @@ from eventbus.guard import Guard
 from eventbus.notebook import replace_rerun
 from eventbus.options import Options, check_names, subscribe
 from eventbus.order import Order
-from eventbus.patterns import Pattern, Patterns, matches
+from eventbus.patterns import Patterns, matches
 from eventbus.report import render
 from eventbus.signal import Signal
 from eventbus.subscription import Subscription, SubscriptionGroup
@@ -257,7 +257,7 @@ class Bus:
         group = SubscriptionGroup()
         for pattern in points:
             if "*" in pattern:  # first: a point that is declared meanwhile is not missed
-                self._patterns.add(Pattern(pattern, receiver, options, group))
+                self._patterns.add(pattern, receiver, options, group)
         try:
             for signal in self._matching(points):
                 if group.take(signal.name):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blinker import ANY
 
 from eventbus.binding import Receiver
 from eventbus.options import Options, subscribe
+from eventbus.senders import sender_key, unfit_sender
 from eventbus.signal import Signal
 from eventbus.subscription import SubscriptionGroup, identity_of
 
@@ -24,6 +25,8 @@ class Pattern(NamedTuple):
     text: str
     receiver: Receiver
     options: Options
+    """All but the sender, which is held weakly."""
+    sender_of: Callable[[], object]
     group: SubscriptionGroup
 
 
@@ -39,16 +42,41 @@ class Patterns:
         self._patterns: dict[int, Pattern] = {}
         self._keepers: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def add(self, pattern: Pattern) -> None:
-        """Remember a pattern, where its sender keeps what is its own if it does."""
-        sender = pattern.options.get("sender")
-        keeper = getattr(sender, "__emitters__", None)
+    def add(
+        self, text: str, receiver: Receiver, options: Options, group: SubscriptionGroup
+    ) -> None:
+        """Remember a pattern, where its sender keeps what is its own if it does.
+
+        Raises:
+            TypeError: the sender can be neither weakly held nor safely compared.
+
+        """
+        sender = options.get("sender", ANY)
+        rest: Options = {**options}
+        rest.pop("sender", None)
+        number = next(_number)
         home = self._patterns
+        keeper = getattr(sender, "__emitters__", None)
         if isinstance(keeper, dict):
             home = keeper.setdefault(self, {})
             self._keepers.add(sender)
         _prune(home)
-        home[next(_number)] = pattern
+        home[number] = Pattern(text, receiver, rest, self._hold(sender, number), group)
+
+    def _hold(self, sender: object, number: int) -> Callable[[], object]:
+        if sender is ANY or not isinstance(sender_key(sender), int):
+            return lambda: sender
+        patterns = weakref.ref(self)
+
+        def died(_: object) -> None:
+            alive = patterns()
+            if alive is not None:
+                alive._patterns.pop(number, None)  # noqa: SLF001 -- its own class
+
+        try:
+            return weakref.ref(sender, died)
+        except TypeError:
+            raise unfit_sender(sender) from None
 
     def __iter__(self) -> Iterator[Pattern]:
         """Iterate over the patterns that still hold."""
@@ -65,8 +93,9 @@ class Patterns:
             BindingError: a receiver requires what the point does not carry.
 
         """
-        for text, receiver, options, group in self:
+        for text, receiver, rest, sender_of, group in self:
             if matches(text, signal.name) and group.take(signal.name):
+                options: Options = {**rest, "sender": sender_of()}
                 try:
                     group.add(subscribe(signal, receiver, options, workers=workers))
                 except BaseException:
@@ -83,9 +112,9 @@ class Patterns:
 
         """
         found = False
-        for text, other, options, group in self:
+        for text, other, _, sender_of, group in self:
             wanted = "*" in points or text in points
-            heard = sender is ANY or options.get("sender", ANY) is sender
+            heard = sender is ANY or sender_of() is sender
             if wanted and heard and identity_of(other) == identity_of(receiver):
                 group.ended = found = True
         return found

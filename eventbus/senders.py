@@ -41,6 +41,15 @@ def sender_key(sender: object) -> object:
     return id(sender)
 
 
+def unfit_sender(sender: object) -> TypeError:
+    """Make the error for a sender that can be neither weakly held nor safely compared."""
+    msg = (
+        f"{sender!r} cannot be a sender to connect to: a {type(sender).__name__} can be "
+        "neither weakly held nor safely compared; use a str, an int, or an object"
+    )
+    return TypeError(msg)
+
+
 class Senders:
     """The emitters of one signal, by sender."""
 
@@ -86,11 +95,7 @@ class Senders:
         try:
             return self._ref(sender, key, _sender_died)
         except TypeError:
-            msg = (
-                f"{sender!r} cannot be a sender to connect to: a {type(sender).__name__} can be "
-                "neither weakly held nor safely compared; use a str, an int, or an object"
-            )
-            raise TypeError(msg) from None
+            raise unfit_sender(sender) from None
 
     def _ref(self, target: object, key: object, died: Callable[[Ref], None]) -> Ref:
         reference = Ref(target, died)
@@ -157,7 +162,8 @@ class Senders:
 
     def forget_sender(self, key: object) -> None:
         """Drop what was connected to a sender that died."""
-        emitter = self._kept.get(key)
+        reference = self._index.get(key)
+        emitter: Emitter | None = None if reference is None else reference()
         if emitter is not None and emitter.sender_of() is None:
             self._unaddress(key)
             for subscription in emitter.own:

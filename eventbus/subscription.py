@@ -168,8 +168,8 @@ class Subscription:
 
     @property
     def active(self) -> bool:
-        """Whether it is still connected."""
-        return self._active
+        """Whether it is still connected; not when what it was connected to is gone."""
+        return self._active and (self._home is None or self._home() is not None)
 
     @property
     def muted(self) -> bool:
