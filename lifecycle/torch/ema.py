@@ -8,6 +8,7 @@ import torch
 
 from lifecycle.subscribers import ema
 from lifecycle.subscribers.checks import choice
+from lifecycle.torch.updates import Updates
 
 if TYPE_CHECKING:
     from lifecycle.loop import Loop
@@ -49,7 +50,8 @@ class EMA(ema.EMA):
     def on_train_begin(self, loop: Loop) -> None:
         super().on_train_begin(loop)
         if self.by is None:
-            self._by_update = any(hasattr(owner, "updates") for owner in loop.owners())
+            updates = (getattr(owner, "updates", None) for owner in loop.owners())
+            self._by_update = any(isinstance(each, Updates) for each in updates)
 
     def on_train_batch_end(self, loop: Loop, step: int, skipped: bool) -> None:
         if not self._by_update:

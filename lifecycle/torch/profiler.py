@@ -55,7 +55,7 @@ class TorchProfiler(OneLoop):
         self.warmup = whole(warmup, 0, "warmup is a number of batches")
         self.active = whole(active, 1, "active is a number of batches")
         self.repeat = whole(repeat, 1, "repeat is a number of traces")
-        self.on_trace = on_trace
+        self._handle = on_trace
         self.options = options
         self.traces: list[Path] = []
         """The files that were written."""
@@ -92,8 +92,8 @@ class TorchProfiler(OneLoop):
             profile.stop()
 
     def _write(self, profile: torch.profiler.profile) -> None:
-        if self.on_trace is not None:
-            self.on_trace(profile)
+        if self._handle is not None:
+            self._handle(profile)
             return
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"trace-{self._step}.json"

@@ -55,6 +55,8 @@ class TorchScheduler(OneLoop):
 
     def on_train_begin(self, loop: Loop) -> None:
         self.follow(loop)
+        if self.monitor is not None:
+            self.monitor.reset()
 
     def on_train_batch_end(self, loop: Loop, skipped: bool) -> None:
         if self.by == "step" and not skipped:

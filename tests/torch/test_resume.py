@@ -10,8 +10,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 from torch import nn  # noqa: E402
-from torch.optim.lr_scheduler import ReduceLROnPlateau, SequentialLR  # noqa: E402
-from torch.optim.lr_scheduler import LinearLR, MultiStepLR, OneCycleLR  # noqa: E402
+from torch.optim.lr_scheduler import (  # noqa: E402  # noqa: E402
+    LinearLR,
+    MultiStepLR,
+    OneCycleLR,
+    ReduceLROnPlateau,
+    SequentialLR,
+)
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from lifecycle.checkpoint import Checkpoint  # noqa: E402
