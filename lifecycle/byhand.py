@@ -48,9 +48,9 @@ class ByHand:
         try:
             training.begin(resume)
             index = training.initial_epoch
-            while not training.stage.stopped and (
-                training.epochs is None or index < training.epochs
-            ):
+            while training.epochs is None or index < training.epochs:
+                if training.stage.stopped and not training.position.reopens:
+                    break
                 training.open_epoch(index)
                 self.whole = True
                 yield index
@@ -83,9 +83,14 @@ class ByHand:
             training.position.feed = feed
             self.loop.state.steps_per_epoch = training.steps_per_epoch = length(feed, steps)
             self.whole = False
+            reopens = training.position.reopens
+            if epoch.halted() and not reopens:
+                return ()
+            batches = training.position.draw(feed, self.loop.state.epoch)
             if epoch.halted():
                 return ()
-            return limited(training.position.draw(feed, self.loop.state.epoch), steps)
+            done_before = epoch.done if reopens else 0
+            return limited(batches, None if steps is None else steps - done_before)
 
         def over(error: BaseException | None) -> None:
             self.whole = error is None and (
@@ -170,6 +175,9 @@ class ByHand:
             fill(made)
         training = self.training
         if stage.kind == "test" and training is not None and training.epoch is not None:
+            if stage.outcome in ("stopped", "interrupted"):
+                self.whole = False  # half a validation would pass for a whole one
+                return
             training.epoch.logs.take(made.logs, "val_" if name is None else f"val_{name}_")
 
     def _settle_or_end(self) -> None:

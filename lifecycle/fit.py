@@ -148,7 +148,7 @@ class Fit:
         if self.plan.validates_at_end(index):
             if not cut or self.plan.validate_on_stop:
                 whole = self._validate(epoch, index) and whole
-            elif cut:
+            else:
                 whole = False
         self.training.close_epoch(
             partial=not whole, resumable=not whole and (self.stopped or self._spent())

@@ -319,9 +319,6 @@ class Means:
     def __bool__(self) -> bool:
         return bool(self._cells)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._cells
-
     def add(self, metrics: Mapping[str, Any], weight: float) -> None:
         """Fold the metrics of one batch in.
 

@@ -280,3 +280,52 @@ def test_max_time_stops_at_the_first_batch_after_it(monkeypatch: pytest.MonkeyPa
     assert history.epochs == [0]
     assert "val_loss" not in history
     assert loop.fit([1], max_time=0).epochs == []
+
+
+def test_a_stop_at_the_begin_of_a_lone_pass() -> None:
+    """No batch of an evaluation or a prediction starts."""
+    loop = Loop(None, step, lambda batch: batch)
+    loop.connect(["test_begin", "predict_begin"], lambda loop: loop.stop())
+    assert loop.evaluate([1, 2]) == {}
+    assert loop.predict([1, 2]) == []
+    assert loop.state.outcome == "stopped"
+
+
+def test_validation_by_steps_after_a_stop() -> None:
+    """Where it is due at the very step of the stop, it runs only if asked for."""
+    for asked in (False, True):
+        loop = Loop(step, step)
+        loop.connect("train_batch_end", lambda loop: loop.stop(), at=[1])
+        history = loop.fit(
+            [1, 2, 3], validation_data=[4], validation_every_steps=2, validate_on_stop=asked
+        )
+        assert ("val_loss" in history) is asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "total"),
+    [
+        ({"epochs": 3}, 6),
+        ({"max_steps": 5}, 5),
+        ({"epochs": 1, "max_steps": 5}, 2),
+        ({"epochs": 2, "steps_per_epoch": 1}, 2),
+        ({"max_time": 0}, None),
+    ],
+)
+def test_the_length_of_the_run(arguments: dict[str, Any], total: int | None) -> None:
+    """``total_steps`` follows from the plan, where it can be known."""
+    loop = Loop(step)
+    loop.fit([1, 2], **arguments)
+    assert loop.state.total_steps == total
+
+
+def test_actions_for_afterwards() -> None:
+    """They are done once all subscribers of the point had their turn; elsewhere refused."""
+    done: list[str] = []
+    loop = Loop(step)
+    with pytest.raises(RuntimeError, match="afterwards is for subscribers of"):
+        loop.afterwards(lambda: None)
+    loop.connect("train_batch_end", lambda: loop.afterwards(lambda: done.append("saved")))
+    loop.connect("train_batch_end", lambda: done.append("last"), priority="LOWEST")
+    loop.fit([1, 2])
+    assert done == ["last", "saved"] * 2

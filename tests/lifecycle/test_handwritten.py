@@ -361,3 +361,72 @@ def test_fit_within_a_block() -> None:
         for _ in loop.epochs(1):
             with pytest.raises(RuntimeError, match="cannot train inside of itself"):
                 loop.fit([1])
+
+
+@pytest.mark.parametrize("managed", [True, False])
+def test_an_error_while_a_left_epoch_is_closed(managed: bool, trace: Tracer) -> None:
+    """What a subscriber of epoch_end raises there comes out, or is logged; the run has ended."""
+
+    def bad() -> None:
+        raise BoomError
+
+    loop = Loop()
+    sent = trace(loop)
+    loop.connect("epoch_end", bad)
+
+    def run() -> None:
+        for _ in loop.epochs(2):
+            for _ in loop.batches([1, 2]):
+                break
+            break
+
+    if managed:
+        with pytest.raises(BoomError), loop:
+            run()
+    else:
+        run()
+    assert sent.points[-1] == "train_end"
+    assert sent.of("train_end")[0]["outcome"] == "failed"
+
+
+def test_a_stop_before_the_first_batch(trace: Tracer) -> None:
+    """Asked for at the begin of an epoch or of a test pass, no batch of it is yielded."""
+    loop, done = Loop(), []
+    sent = trace(loop)
+    loop.connect(["epoch_begin", "test_begin"], lambda loop: loop.stop())
+    with loop:
+        for _ in loop.epochs(2):
+            done += list(loop.batches([1]))
+        done += list(loop.batches([1], stage="test"))
+    assert done == []
+    assert [p["outcome"] for p in sent.of("test_end")] == ["stopped"]
+
+
+def test_an_error_of_a_subscriber_of_a_lone_pass(trace: Tracer) -> None:
+    """Also at its end, where the pass was gone through."""
+    loop = Loop()
+    sent = trace(loop)
+
+    def bad() -> None:
+        raise BoomError
+
+    loop.connect("test_end", bad)
+    with pytest.raises(BoomError):
+        list(loop.batches([1], stage="test"))
+    assert sent.points[-1] == "test_end"
+    assert not loop.state.running
+
+
+def test_a_caught_error_of_the_data_leaves_the_next_epoch_whole(trace: Tracer) -> None:
+    """Where the body catches it, the batch before is not ended twice."""
+    loop = Loop()
+    sent = trace(loop)
+    with loop:
+        for epoch in loop.epochs(2):
+            try:
+                for batch in loop.batches(_failing_data() if epoch == 0 else [1, 2]):
+                    loop.log(loss=batch)
+            except BoomError:
+                pass
+    assert [p["partial"] for p in sent.of("epoch_end")] == [True, False]
+    assert len(sent.of("train_batch_end")) == 3

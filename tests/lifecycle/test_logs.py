@@ -382,3 +382,34 @@ def test_arrays_resume_exactly(library: str) -> None:
         if number == 10:
             second.load_state_dict(first.state_dict())
     assert float(second.result("m")) == float(whole.result("m"))
+
+
+def test_half_precision_of_any_library_is_widened() -> None:
+    """bfloat16 of JAX is added up in float32; a minimum of half floats stays a number."""
+    jnp = pytest.importorskip("jax.numpy")
+    means = Means()
+    for _ in range(1000):
+        means.add({"m": jnp.bfloat16(1.0)}, 1)
+    assert means.result("m").dtype == jnp.float32
+    assert float(means.result("m")) == 1.0
+
+
+def test_an_unknown_mean_lists_what_is_averaged() -> None:
+    """Also where nothing is."""
+    with pytest.raises(KeyError, match="Averaged are none yet"):
+        Means().result("loss")
+
+
+@pytest.mark.parametrize(("reduce", "expected"), [("mean", 2.0), ("min", 1.0), ("max", 3.0)])
+def test_a_mixture_of_host_and_device_values(reduce: str, expected: float) -> None:
+    """A metric may be a float in one batch and an array in the next."""
+    torch = pytest.importorskip("torch")
+    loop = Loop(lambda batch: loop.log(m=batch, reduce=reduce))
+    assert loop.fit([2.0, torch.tensor(3.0), 1.0])["m"] == [expected]
+
+
+def test_a_batch_size_may_be_a_number_of_numpy() -> None:
+    """Anything that is a number by its ``item`` will do."""
+    numpy = pytest.importorskip("numpy")
+    loop = Loop(lambda batch: {"loss": batch, "batch_size": numpy.int64(batch)})
+    assert loop.fit([1.0, 3.0])["loss"] == [2.5]

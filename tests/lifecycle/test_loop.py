@@ -504,3 +504,29 @@ def test_connecting_takes_effect_from_inside(number: int) -> None:
     loop.connect("train_batch_end", change, priority="HIGH")
     loop.fit(range(7))
     assert heard == ([1, 4, 5, 6] if number == 1 else [1])
+
+
+def test_the_package_hands_out_what_it_names() -> None:
+    """Every public name can be had from the package; another is an AttributeError."""
+    import lifecycle
+
+    for name in lifecycle.__all__:
+        assert getattr(lifecycle, name).__class__ is not None
+        assert name in dir(lifecycle)
+    assert lifecycle.testing.assert_well_formed([]) is None
+    with pytest.raises(AttributeError, match="has no attribute 'Lop'"):
+        _ = lifecycle.Lop
+
+
+def test_readable_reprs() -> None:
+    """Points, states and loops show what they are."""
+    loop = Loop(step)
+    seen = []
+    loop.connect("train_batch_end", lambda loop: loop.stop())
+    loop.connect("train_batch_end", lambda loop: seen.append(repr(loop.state)))
+    loop.fit([1])
+    assert seen == ["<State train: epoch 0, batch 0, step 0, stopping>"]
+    assert repr(bus.signal("epoch_end").payload) in "('epoch', 'logs', 'partial')"
+    from lifecycle import POINTS
+
+    assert repr(POINTS[0]).startswith("<Point train_begin(logs, epochs")

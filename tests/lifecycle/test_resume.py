@@ -384,3 +384,58 @@ def test_the_state_of_a_torch_loader_is_exact() -> None:
         second = Keeper({})
         second.saved = first.saves[-1]
         assert train(second, resume=True) == expected
+
+
+def test_a_hand_written_epoch_of_so_many_steps_resumes() -> None:
+    """``steps`` counts the batches that the broken run had of the epoch already."""
+    first = Keeper({}, kill_at=2)
+    loop = Loop()
+    loop.attach(first)
+
+    def train(loop: Loop, resume: object) -> list[int]:
+        done = []
+        with loop:
+            for _ in loop.epochs(1, resume=resume):
+                for batch in loop.batches(range(10), steps=3):
+                    loop.log(loss=batch)
+                    done.append(batch)
+        return done
+
+    with pytest.raises(Stop):
+        train(loop, resume=False)
+    second = Keeper({})
+    second.saved = first.saves[-1]
+    later = Loop()
+    later.attach(second)
+    assert train(later, resume=True) == [2]
+    assert later.history is not None
+    assert later.history["loss"] == [1.0]
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_run_killed_on_its_way_to_a_final_stop_ends_as_it_would_have(by_hand: bool) -> None:
+    """The epoch that the stop has cut is ended with the means of its batches."""
+
+    def train(keeper: Keeper, resume: object) -> Any:
+        loop = Loop(lambda batch: {"loss": batch})
+        loop.connect("train_batch_end", lambda loop: loop.stop("enough"), at=[3])
+        loop.attach(keeper)
+        if by_hand:
+            with loop:
+                for _ in loop.epochs(3, resume=resume):
+                    for batch in loop.batches([1, 2, 3]):
+                        loop.log(loss=batch)
+        else:
+            loop.fit([1, 2, 3], epochs=3, resume=resume)
+        assert loop.history is not None
+        return loop.history.to_dict(), loop.history.outcome
+
+    whole = Keeper({})
+    expected = train(whole, resume=False)
+    assert expected == ({"loss": [2.0, 1.0]}, "stopped")
+    first = Keeper({}, kill_at=5)
+    with pytest.raises(Stop):
+        train(first, resume=False)
+    second = Keeper({})
+    second.saved = first.saves[-1]
+    assert train(second, resume=True) == expected
