@@ -214,7 +214,11 @@ class KerasBridge:
             loop.epoch_over()
         self._test.reset()
         self._told = {}
-        loop.test_begins(None if inside else loop.params.get("steps"), Given())
+        steps = loop.params.get("steps")
+        if inside:  # the params are those of the training data
+            data = getattr(loop.model, "_eval_epoch_iterator", None)
+            steps = getattr(data, "num_batches", None)
+        loop.test_begins(steps, Given())
 
     def on_test_batch_begin(self, batch: int, logs: Told = None) -> None:  # noqa: ARG002
         """Send ``test_batch_begin``."""

@@ -190,7 +190,10 @@ class MMEngineBridge(Hook):  # type: ignore[misc]  # mmengine is not typed
         assert loop.data is not None
         loop.data.broken_off = loop.state.stopping
         done = 0 if _by_epoch(runner.train_loop) else runner.iter
+        if loop.state.stopping:  # an iter-based loop begins its one epoch even so
+            return
         loop.epoch_begins(runner.epoch)
+        loop.lr = _learning_rate(runner.optim_wrapper)
         if done and loop.training is not None and loop.training.epoch is not None:
             loop.state.steps_before -= done  # an iter-based loop goes on within its one epoch
             loop.training.epoch.done = done
@@ -198,6 +201,8 @@ class MMEngineBridge(Hook):  # type: ignore[misc]  # mmengine is not typed
     def after_train_epoch(self, runner: Any) -> None:
         """Send ``epoch_end``, unless the epoch's validation is to come."""
         loop, train = self.loop, runner.train_loop
+        if loop.training is None or loop.training.epoch is None:
+            return
         loop.epoch_over()
         self._validates = _by_epoch(train) and _validates(runner, train)
         if not self._validates:

@@ -48,8 +48,8 @@ def collate(samples: list[torch.Tensor]) -> dict[str, torch.Tensor]:
     return {"x": torch.stack(samples)}
 
 
-def loader(batch_size: int) -> DataLoader[Any]:
-    return DataLoader(SAMPLES, batch_size, collate_fn=collate)  # type: ignore[arg-type]
+def loader(batch_size: int, samples: list[torch.Tensor] = SAMPLES) -> DataLoader[Any]:
+    return DataLoader(samples, batch_size, collate_fn=collate)  # type: ignore[arg-type]
 
 
 def runner(work_dir: Path | str, hooks: Sequence[Hook], train: Mapping[str, Any], **more: Any) -> Runner:
@@ -59,7 +59,7 @@ def runner(work_dir: Path | str, hooks: Sequence[Hook], train: Mapping[str, Any]
     return Runner(
         model=Model(),
         work_dir=str(work_dir),
-        train_dataloader=loader(4),
+        train_dataloader=more.pop("train_dataloader", None) or loader(4),
         train_cfg=dict(train),
         val_dataloader=loader(5),
         val_evaluator=[Loss()],
