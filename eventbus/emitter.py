@@ -167,11 +167,11 @@ class Emitter(Home):
         function = assemble(
             signal.form, HOT, self.subscriptions(), self.context, weakly(self._drop_send)
         )
-        self.send = function
-        self._built = True
-        signal.note_built(self)
-        if signal.version != version:  # it changed meanwhile, in another thread
-            self._drop_send()
+        with self.guard:
+            if signal.version == version:  # else it changed meanwhile, in another thread
+                self.send = function
+                self._built = True
+                signal.note_built(self)
         return function
 
     def door(self, door: Door) -> Function:
@@ -183,10 +183,10 @@ class Emitter(Home):
             function = assemble(
                 signal.form, door, self.subscriptions(), self.context, weakly(self._drop_doors)
             )
-            self._doors[door] = function
-            signal.note_built(self)
-            if signal.version != version:
-                self._doors.clear()
+            with self.guard:
+                if signal.version == version:
+                    self._doors[door] = function
+                    signal.note_built(self)
         return function
 
     def send_all(self, *args: object, **payload: object) -> list[BaseException]:

@@ -221,12 +221,11 @@ class Signal(blinker.NamedSignal, Home):
         home = self.home_of(sender)
         if home is not self:
             return home.door(RESULTS)(sender, **payload)  # type: ignore[no-any-return]
-        version = self.version
         function = self.door(SEND)
-        if type(self).send is Signal.send and not self._senders.by_value:
-            self.__dict__["send"] = function  # found first from now on, until a change
-            if self.version != version:
-                self._drop_doors()
+        if type(self).send is Signal.send:
+            with self.guard:
+                if self._doors.get(SEND) is function and not self._senders.by_value:
+                    self.__dict__["send"] = function  # found first from now on, until a change
         return function(sender, **payload)  # type: ignore[no-any-return]
 
     def _elsewhere(self, sender: object, /, **payload: object) -> list[tuple[Receiver, Any]]:
@@ -368,9 +367,9 @@ class Signal(blinker.NamedSignal, Home):
             function = assemble(
                 self.form, door, self.plan_of(()), self._context, weakly(self._drop_doors)
             )
-            self._doors[door] = function
-            if self.version != version:
-                self._drop_doors()
+            with self.guard:  # a plan that is stale already must not be put in place
+                if self.version == version:
+                    self._doors[door] = function
         return function
 
     def _drop_doors(self) -> None:
@@ -380,8 +379,7 @@ class Signal(blinker.NamedSignal, Home):
     def changed(self) -> None:
         """Drop all plans; the guard must be held."""
         self.version += 1
-        if self._doors:
-            self._drop_doors()
+        self._drop_doors()
         heard = not self._mutes and bool(self.own)
         if heard is not self._heard:
             self._heard = heard
