@@ -65,7 +65,8 @@ class Manifest(NamedTuple):
         }
         if self.value is not None and not math.isfinite(self.value):
             content["value"] = None
-        return json.dumps({**content, "checksum": _checksum(content)}, indent=1) + "\n"
+        # Nothing after the last brace, so that a cut anywhere shows.
+        return json.dumps({**content, "checksum": _checksum(content)}, indent=1)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:

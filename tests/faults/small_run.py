@@ -42,7 +42,7 @@ def make_loop(folder: Path) -> Loop:
 
     def step(batch: Any) -> dict[str, Any]:
         time.sleep(0.001)
-        noise = random.gauss(0, 0.1)  # noqa: S311 -- its state is part of the run
+        noise = random.gauss(0, 0.1)
         error = batch @ weights["w"] - batch.sum(axis=1) + noise
         momentum[:] = 0.9 * momentum + batch.T @ error / len(batch)
         weights["w"] -= options["lr"] * momentum

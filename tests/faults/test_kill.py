@@ -9,11 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
-
-from lifecycle.checkpoint import store, verify  # noqa: E402 -- after the skip
+from lifecycle.checkpoint import store, verify
 
 HERE = Path(__file__).parent
 

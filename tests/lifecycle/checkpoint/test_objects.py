@@ -9,13 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
-
-from lifecycle import Checkpoint, Loop  # noqa: E402 -- after the skip
-from lifecycle.checkpoint import MismatchError, register_adapter  # noqa: E402
-from lifecycle.checkpoint import adapters  # noqa: E402
+from lifecycle import Checkpoint, Loop
+from lifecycle.checkpoint import MismatchError, adapters, register_adapter
 
 
 class Model:
@@ -188,17 +186,17 @@ def test_an_adapter_is_made_of_a_class_and_functions(arguments: Any) -> None:
 def test_random_generators_are_objects_too(tmp_path: Path) -> None:
     """Generators of random, NumPy and torch go on with the same numbers."""
     made: dict[str, Any] = {
-        "python": random.Random(3),
+        "python": random.Random(3),  # noqa: S311
         "numpy": np.random.default_rng(3),
         "legacy": np.random.RandomState(3),
     }
-    draw = {
+    draw: dict[str, Any] = {
         "python": lambda g: g.random(),
         "numpy": lambda g: g.random(),
         "legacy": lambda g: g.random_sample(),
     }
     fresh: dict[str, Any] = {
-        "python": random.Random(0),
+        "python": random.Random(0),  # noqa: S311
         "numpy": np.random.default_rng(0),
         "legacy": np.random.RandomState(0),
     }
@@ -207,7 +205,8 @@ def test_random_generators_are_objects_too(tmp_path: Path) -> None:
     except ImportError:
         pass
     else:
-        made["torch"], fresh["torch"] = torch.Generator().manual_seed(3), torch.Generator()
+        made["torch"], fresh["torch"] = torch.Generator(), torch.Generator()
+        made["torch"].manual_seed(3)
         draw["torch"] = lambda g: torch.rand(1, generator=g).item()
     save(tmp_path, **made)
     load(tmp_path, **fresh)

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
-
-from lifecycle.checkpoint import (  # noqa: E402 -- after the skip
+from lifecycle.checkpoint import (
     CheckpointError,
     DamagedCheckpointError,
     ForeignCheckpointError,
@@ -47,7 +46,7 @@ def test_a_checkpoint_is_written_and_read(tmp_path: Path) -> None:
     manifest, tree = store.read(path)
     assert (manifest.epoch, manifest.step, manifest.best) == (3, 30, True)
     assert tree["w"].tolist() == [3] * 5
-    assert sorted(os.listdir(path.parent)) == [path.name, "best", "latest"]
+    assert store.names(path.parent) == [path.name, "best", "latest"]
     assert store.locate(path.parent / "latest") == store.locate(path.parent / "best") == path
 
 
@@ -143,7 +142,7 @@ def test_leftovers_of_dead_processes_are_removed(tmp_path: Path) -> None:
         (tmp_path / name / "half").write_bytes(b"x")
     (tmp_path / stays[1]).write_text("x")
     assert sorted(path.name for path in store.remove_leftovers(tmp_path)) == sorted(gone)
-    assert set(stays) < set(os.listdir(tmp_path))
+    assert set(stays) < set(store.names(tmp_path))
     assert store.next_sequence(tmp_path) == 4
 
 
@@ -169,10 +168,15 @@ def _rewrite(path: Path, **changes: Any) -> None:
     (path / "manifest.json").write_text(json.dumps({**content, "checksum": checksum}))
 
 
-Damage = Callable[[Path], object]
+def remove(path: Path, *names: str) -> None:
+    for name in names:
+        (path / name).unlink()
+
+
+Damage = Callable[[Path], Any]
 
 DAMAGES: list[tuple[Damage, type[CheckpointError], str]] = [
-    (lambda p: (p / "manifest.json").unlink(), DamagedCheckpointError, "it has no manifest.json"),
+    (lambda p: remove(p, "manifest.json"), DamagedCheckpointError, "it has no manifest.json"),
     (
         lambda p: (p / "manifest.json").write_text("{"),
         DamagedCheckpointError,
@@ -191,7 +195,7 @@ DAMAGES: list[tuple[Damage, type[CheckpointError], str]] = [
         "manifest.json is another program's",
     ),
     (
-        lambda p: [each.unlink() for each in p.iterdir()],
+        lambda p: remove(p, *store.names(p)),
         ForeignCheckpointError,
         "no checkpoint of a run",
     ),
@@ -205,9 +209,9 @@ DAMAGES: list[tuple[Damage, type[CheckpointError], str]] = [
         ForeignCheckpointError,
         "names files elsewhere",
     ),
-    (lambda p: (p / "state.json").unlink(), DamagedCheckpointError, "state.json is not there"),
+    (lambda p: remove(p, "state.json"), DamagedCheckpointError, "state.json is not there"),
     (
-        lambda p: (p / "model.safetensors").unlink(),
+        lambda p: remove(p, "model.safetensors"),
         DamagedCheckpointError,
         "model.safetensors is not there",
     ),

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import zlib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
-
-from lifecycle.checkpoint import arrays, sums, tensorfile  # noqa: E402 -- after the skip
+from lifecycle.checkpoint import arrays, sums, tensorfile
 
 
 def test_the_library_reads_our_files(tmp_path: Path) -> None:
     """What is written here is a valid safetensors file with the same arrays."""
     library = pytest.importorskip("safetensors.numpy")
-    made = {"b": np.arange(3, dtype=np.uint8), "a/w": np.random.default_rng(0).random((5, 2))}
+    made: dict[str, Any] = {
+        "b": np.arange(3, dtype=np.uint8),
+        "a/w": np.random.default_rng(0).random((5, 2)),
+    }
     tensorfile.write(tmp_path / "x", {name: arrays.leaf(a) for name, a in made.items()})
     found = library.load_file(tmp_path / "x")
     assert found.keys() == made.keys()
