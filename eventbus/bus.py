@@ -328,19 +328,20 @@ class Bus:
         if isinstance(name, str) and name:
             defaults["name"] = name
         group = SubscriptionGroup()
+        methods = list(wanted(self, owner))
+        if not methods:
+            msg = (
+                f"{owner!r} has nothing to attach: no method marked by @on, and none named "
+                f"on_<point>{', such as on_' * bool(self.points)}{', on_'.join(self.points[:3])}"
+            )
+            raise TypeError(msg)
         try:
-            for points, method, marked, by_position in wanted(self, owner):
+            for points, method, marked, by_position in methods:
                 merged: Options = {**defaults, **marked, **options}  # type: ignore[typeddict-item]
                 group.add(self._connect_several(points, method, merged, by_position=by_position))
         except BaseException:
             group.disconnect()
             raise
-        if not len(group):
-            msg = (
-                f"{owner!r} has nothing to attach: no method marked by @on, and none named "
-                "on_<point>, such as on_" + ", on_".join(self.points[:3])
-            )
-            raise TypeError(msg)
         if self._scopes:
             self._put_in_scope(group)
         return group

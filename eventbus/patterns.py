@@ -93,14 +93,17 @@ class Patterns:
             BindingError: a receiver requires what the point does not carry.
 
         """
-        for text, receiver, rest, sender_of, group in self:
-            if matches(text, signal.name) and group.take(signal.name):
-                options: Options = {**rest, "sender": sender_of()}
-                try:
+        taken: list[SubscriptionGroup] = []
+        try:
+            for text, receiver, rest, sender_of, group in self:
+                if matches(text, signal.name) and group.take(signal.name):
+                    taken.append(group)
+                    options: Options = {**rest, "sender": sender_of()}
                     group.add(subscribe(signal, receiver, options, workers=workers))
-                except BaseException:
-                    group.leave(signal.name)
-                    raise
+        except BaseException:
+            for group in taken:
+                group.leave(signal.name)
+            raise
 
     def end(self, receiver: Receiver, points: tuple[str, ...], sender: object = ANY) -> bool:
         """Let a receiver's patterns take in no further points; say whether there were any.
