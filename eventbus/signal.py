@@ -123,12 +123,12 @@ class Signal(blinker.NamedSignal, Home):
     @cached_property
     def receiver_connected(self) -> Signal:
         """Sent after a receiver connects, with ``receiver``, ``sender`` and ``weak``."""
-        return Signal("receiver_connected")
+        return _watchers("receiver_connected")
 
     @cached_property
     def receiver_disconnected(self) -> Signal:
         """Sent after ``disconnect`` was called, with ``receiver`` and ``sender``."""
-        return Signal("receiver_disconnected")
+        return _watchers("receiver_disconnected")
 
     def connect(self, receiver: F, sender: object = ANY, weak: bool = True) -> F:  # noqa: FBT002 -- blinker's
         """Connect as blinker does: ``receiver(sender, **payload)``, weakly, once.
@@ -416,6 +416,12 @@ class Signal(blinker.NamedSignal, Home):
             "to this bus; declare the point on another Bus instead"
         )
         raise TypeError(msg)
+
+
+def _watchers(name: str) -> Signal:
+    signal = Signal(name)
+    signal.form = signal.form._replace(reserved=())  # blinker sends them a payload `sender`
+    return signal
 
 
 def weak_kind(receiver: Receiver) -> str:
