@@ -282,10 +282,10 @@ class KerasBridge:
         else:
             metrics.forget()
         carried = self.loop.batch_ends(batch, None, outputs, steps=metrics is self._train)
-        if carried is not None:
-            for key in carried:
-                if key not in outputs and key != "lr":
-                    told[key] = carried[key]
+        added = [key for key in carried or () if key not in outputs and key != "lr"]
+        if carried is not None and added:
+            made.means.values = self._told = dict(told)  # which Keras's means are, no more
+            told.update({key: carried[key] for key in added})
 
 
 def _write_back(carried: Logs, told: MutableMapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["KerasModel", "KerasOptimizer", "numbers", "synchronise"]
+__all__ = ["KerasModel", "KerasOptimizer", "synchronise"]
 
 
 def synchronise(model: Any) -> None:
@@ -19,20 +19,32 @@ def synchronise(model: Any) -> None:
         sync()
 
 
-def numbers(variables: Iterable[Any]) -> dict[str, Any]:
-    """Return copies of variables as NumPy arrays, by their paths."""
+def _saved(variables: Iterable[Any]) -> dict[str, Any]:
+    return {key: _array(variable).copy() for key, variable in _keyed(variables).items()}
+
+
+def _keyed(variables: Iterable[Any]) -> dict[str, Any]:
+    """Name variables by their places: their paths count up with each model of a process."""
+    return {f"{place:03d}": variable for place, variable in enumerate(variables)}
+
+
+def _array(variable: Any) -> Any:
+    value = getattr(variable, "value", variable)
+    if hasattr(value, "detach"):  # NumPy 2.4 warns of what Keras does with a torch tensor
+        value = value.detach().cpu()
+        return (value.float() if "bfloat16" in str(value.dtype) else value).numpy()
     from keras import ops  # noqa: PLC0415 -- Keras is there once a model is
 
-    return {variable.path: ops.convert_to_numpy(variable).copy() for variable in variables}
+    return ops.convert_to_numpy(value)
 
 
 def _assign(variables: Iterable[Any], state: Mapping[str, Any], whose: str) -> None:
-    known = {variable.path: variable for variable in variables}
+    known = _keyed(variables)
     if known.keys() != state.keys():
         missing, unknown = sorted(known.keys() - state.keys()), sorted(state.keys() - known.keys())
         raise KeyError(f"this is no state of {whose}: it lacks {missing} and has {unknown}")
-    for path, variable in known.items():
-        variable.assign(state[path])
+    for key, variable in known.items():
+        variable.assign(state[key])
 
 
 class _Stand:
@@ -77,8 +89,8 @@ class KerasModel(_Stand):
         return ops.stop_gradient(outputs) if hasattr(outputs, "shape") else outputs
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the weights, trainable and not, as NumPy arrays by their paths."""
-        return numbers(self._object().variables)
+        """Return the weights, trainable and not, as NumPy arrays by their places."""
+        return _saved(self._object().variables)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over weights.
@@ -101,9 +113,7 @@ class KerasOptimizer(_Stand):
     @property
     def learning_rate(self) -> float:
         """The learning rate."""
-        from keras import ops  # noqa: PLC0415
-
-        return float(ops.convert_to_numpy(self._object().learning_rate))
+        return float(_array(self._object().learning_rate))
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
@@ -120,7 +130,7 @@ class KerasOptimizer(_Stand):
 
     def state_dict(self) -> dict[str, Any]:
         """Return its variables, the learning rate among them, as NumPy arrays."""
-        return numbers(self._object().variables)
+        return _saved(self._object().variables)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over saved variables; those of a fresh optimizer are made first.
