@@ -82,6 +82,8 @@ class Metrics:
 
     def of_batch(self, outputs: Any, targets: Any, logs: MutableMapping[str, Any]) -> None:
         """Put the metrics of a batch into logs."""
+        if not self.batch:
+            return
         with torch.no_grad():
             for name, metric in self.batch.items():
                 logs[name] = metric(outputs, targets)

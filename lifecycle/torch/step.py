@@ -51,7 +51,7 @@ class TorchStep(OneLoop):
         optimizer: one, or several as a sequence or by name, which step together.
         metrics: by name; functions of outputs and targets, averaged over batches, and objects
             with update, compute and reset (such as torchmetrics', or a `Collected`), computed
-            over each whole set of test data.
+            over each whole set of test data. Without a loss, all are for test data alone.
         clip_norm: clip the norm of all gradients together, and log it as ``grad_norm``.
         clip_value: clip each gradient's values.
         accumulate: make an optimizer step after so many batches. The last window of an epoch
@@ -152,7 +152,7 @@ class TorchStep(OneLoop):
                 f"{type(self.model).__name__} has returned no loss: loss=None is for models that"
                 " return a mapping with losses in it when they train"
             )
-        if self.metrics.batch:
+        if self.loss is not None:  # otherwise the outputs are losses
             self.metrics.of_batch(outputs, targets, logs)
         self._rates = self.rates.read()
         logs.update(self._rates)
