@@ -72,11 +72,18 @@ class Stall:
         self.last = time.perf_counter()
 
 
-def save(
-    folder: Path, arrays: Arrays, *, background: bool, pause: float, saves: int
-) -> list[float]:
+def save(folder: Path, arrays: Arrays, *, background: bool, saves: int) -> list[float]:
     """Return how long the loop stood still for each of several saves."""
-    loop = Loop(lambda _: time.sleep(pause), objects={"model": arrays})
+
+    def step(number: int) -> None:
+        """Last until the save before is done, as steps between two saves usually do."""
+        latest = folder / "latest"
+        while number and not (latest.exists() and latest.read_text().startswith(f"{number:06d}")):
+            time.sleep(0.05)
+        if background:  # for memory to be got, before the first; for old files to be removed
+            time.sleep(0.5 if number else 3)
+
+    loop = Loop(step, objects={"model": arrays})
     stall = Stall()
     loop.attach(stall, priority="HIGHEST")
     loop.attach(Checkpoint(folder, steps=1, keep=1, background=background))
@@ -95,13 +102,12 @@ def round_of(folder: Path, arrays: Arrays, times: dict[str, list[float]]) -> Non
         times.setdefault(name, []).append(seconds)
 
     note("plain write + fsync", timed(lambda: plain_write(folder / "plain", arrays)))
-    gaps = save(folder / "run", arrays, background=False, pause=0, saves=1)
+    gaps = save(folder / "run", arrays, background=False, saves=1)
     note("save, synchronous", gaps[0])
     shutil.rmtree(folder / "run")
     if find_spec("torch"):
         note("torch.save + fsync", timed(lambda: torch_write(folder / "torch", arrays)))
-    pause = 2.5 * statistics.median(times["save, synchronous"])
-    first, *later = save(folder / "run", arrays, background=True, pause=pause, saves=3)
+    first, *later = save(folder / "run", arrays, background=True, saves=3)
     note("stall of a background save, first", first)
     times.setdefault("stall of a background save, later", []).extend(later)
     other = {name: np.ones_like(array) for name, array in arrays.items()}
