@@ -116,7 +116,7 @@ def lightning(batches: Batches) -> Epoch:
 
     model, criterion, optimizer = parts()
 
-    class Module(pl.LightningModule):  # type: ignore[misc] -- untyped where it is absent
+    class Module(pl.LightningModule):
         def __init__(self) -> None:
             super().__init__()
             self.model = model

@@ -134,6 +134,7 @@ class Detector(nn.Module):
         self.neck = block(64, 64)
         self.heat = nn.Conv2d(64, len(KINDS), 1)
         self.sides = nn.Conv2d(64, 4, 1)
+        assert self.heat.bias is not None
         nn.init.constant_(self.heat.bias, -math.log(99))  # most cells are empty
 
     def forward(

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
+import digits
 import digits_torch
 
 from lifecycle.checkpoint import Checkpoint
@@ -26,7 +27,7 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     folder.mkdir(exist_ok=True)
-    whole = digits_torch.load()
+    whole = digits.load()
     part = (whole.train[0][:224], whole.train[1][:224])
     loop = digits_torch.make_loop(folder, whole, amp="fp16", accumulate=3)
     loop.detach(loop.subscribers["Checkpoint"])

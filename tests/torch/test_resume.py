@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 from torch import nn  # noqa: E402
 from torch.optim.lr_scheduler import (  # noqa: E402  # noqa: E402
@@ -19,6 +19,7 @@ from torch.optim.lr_scheduler import (  # noqa: E402  # noqa: E402
 )
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
+from lifecycle import Loop  # noqa: E402
 from lifecycle.checkpoint import Checkpoint  # noqa: E402
 from lifecycle.torch import (  # noqa: E402
     EMA,
@@ -44,7 +45,7 @@ def loader(size: int = 8) -> Any:
     return DataLoader(TensorDataset(inputs, (inputs.sum(1) > 0).long()), size, shuffle=True)
 
 
-def make(folder: Path, **options: Any) -> tuple[TorchStep, Any]:
+def make(folder: Path, **options: Any) -> tuple[TorchStep, Loop]:
     """Return a step and its loop, with a model whose dropout draws from the global stream."""
     torch.manual_seed(3)
     model = nn.Sequential(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 from torch import nn  # noqa: E402
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
@@ -38,7 +38,7 @@ def batches(count: int = 4) -> list[tuple[Any, Any]]:
     ]
 
 
-def make(**options: Any) -> TorchStep:
+def make(**options: Any) -> Any:
     torch.manual_seed(0)
     layers = {"stem": nn.Linear(4, 8), "norm": nn.BatchNorm1d(8), "head": nn.Linear(8, 3)}
     model = nn.Sequential()
@@ -51,7 +51,7 @@ def make(**options: Any) -> TorchStep:
 def test_ema_follows_updates_and_is_what_is_evaluated() -> None:
     """The average of parameters and statistics after each update is in place in validation."""
     step = make(accumulate=2)
-    loop = step.loop()
+    loop: Loop = step.loop()
     ema = EMA(decay=0.5)
     loop.attach(ema)
     expected: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def test_ema_follows_updates_and_is_what_is_evaluated() -> None:
 def test_ema_restores_after_an_error() -> None:
     """What was there comes back also if evaluation fails, and after `applied`."""
     step = make()
-    loop = step.loop()
+    loop: Loop = step.loop()
     ema = EMA(decay=0.5)
     loop.attach(ema)
     loop.fit(batches(), epochs=1)
@@ -125,7 +125,7 @@ def test_a_plateau_gets_its_metric() -> None:
     """ReduceLROnPlateau is given the monitored metric; a missing one is warned of by name."""
     step = make()
     optimizer = step.optimizers["optimizer"]
-    loop = step.loop()
+    loop: Loop = step.loop()
     plateau = ReduceLROnPlateau(
         optimizer, factor=0.5, patience=0, threshold=10, threshold_mode="abs"
     )
@@ -151,10 +151,10 @@ def test_learning_rates_of_a_step_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize("until", [{"epoch": 1}, {"step": 4}, {}])
-def test_frozen_modules_do_not_change_until_then(until: dict[str, int]) -> None:
+def test_frozen_modules_do_not_change_until_then(until: dict[str, Any]) -> None:
     """Parameters and statistics stand still while frozen, and learn afterwards."""
     step = make()
-    loop = step.loop()
+    loop: Loop = step.loop()
     loop.attach(FreezeUntil("stem", "norm", **until))
     start = {name: value.clone() for name, value in step.model.state_dict().items()}
     changed: list[bool] = []
@@ -184,7 +184,7 @@ def test_a_module_that_is_not_there_is_told() -> None:
 def test_gradients_are_measured_part_by_part() -> None:
     """The norms of all and of each part are in the logs of batches that update."""
     step = make(accumulate=2)
-    loop = step.loop()
+    loop: Loop = step.loop()
     loop.attach(GradStats(every=2))
     seen: list[Any] = []
 
@@ -239,7 +239,7 @@ def test_a_model_is_summed_up() -> None:
     step = make()
     step.model.stem.requires_grad_(False)
     stream = io.StringIO()
-    loop = step.loop()
+    loop: Loop = step.loop()
     loop.attach(ModelSummary(stream=stream))
     loop.fit(batches(1))
     rows = [line.split() for line in stream.getvalue().splitlines()]
@@ -251,7 +251,7 @@ def test_a_model_is_summed_up() -> None:
 def test_a_trace_is_written(tmp_path: Path) -> None:
     """After the recorded batches there is a trace; the run goes on without the profiler."""
     step = make()
-    loop = step.loop()
+    loop: Loop = step.loop()
     profiler = TorchProfiler(tmp_path / "traces", wait=1, warmup=1, active=2)
     loop.attach(profiler)
     loop.fit(batches(6))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 from torch import nn  # noqa: E402
 
 from lifecycle.torch import load_weights  # noqa: E402
