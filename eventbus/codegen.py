@@ -84,11 +84,6 @@ class Shape:
     wrapped: bool = False
     """The cell holds a wrapper, not the receiver itself."""
 
-    @property
-    def counted(self) -> bool:
-        """Whether a filter needs the point's index."""
-        return self.every is not None or self.start is not None or self.stop is not None or self.at
-
 
 shape: Callable[..., Shape] = functools.lru_cache(maxsize=4096)(Shape)
 """Make a Shape, or return the one that was made of the same values before."""

@@ -148,12 +148,12 @@ class Emitter(Home):
     """Send, with the payload by position in its declared order or by name; returns None."""
 
     def __init__(self, signal: Signal, key: object, sender_of: Callable[[], Any]) -> None:
-        self.signal = signal
+        self.signal: Signal = signal
         """The signal that it sends."""
         self._furnish(signal.guard)
-        self.key = key
-        self.sender_of = sender_of
-        self.context = {"_depth": CellType(0), "_sender_of": CellType(sender_of)}
+        self.key: object = key
+        self.sender_of: Callable[[], Any] = sender_of
+        self.context: dict[str, CellType] = {"_depth": CellType(0), "_sender_of": CellType(sender_of)}
         self._doors: dict[Door, Function] = {}
         self._built = False
         # not a __getattr__ that builds: having one makes every attribute slow on CPython 3.11

@@ -42,7 +42,7 @@ class Cache:
 
     def __init__(self) -> None:
         self._known: dict[object, Compiled | int] = {}
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
 
     def get(self, form: Form, door: Door, shapes: tuple[Shape, ...]) -> Compiled | None:
         """Return the code for these shapes; None as long as they are too new for any."""

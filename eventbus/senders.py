@@ -57,7 +57,7 @@ class Senders:
         self._index: dict[object, Ref] = {}
         self.addressed: set[object] = set()
         """The keys of senders with subscriptions of their own."""
-        self.by_value = 0
+        self.by_value: int = 0
         """How many of them are values, which an identity does not tell."""
         self._kept: dict[object, Emitter] = {}
         """The emitters among them that their sender does not keep itself."""

@@ -59,15 +59,15 @@ class Signal(blinker.NamedSignal, Home):
         reserved = {"sender": "sender", "signal": repr(name)}
         if sender_name is not None:
             reserved[sender_name] = "sender"
-        self.carried = Carried(name, payload, reserved)
+        self.carried: Carried = Carried(name, payload, reserved)
         """What receivers may ask for."""
-        self.by_position = Carried(name, payload, reserved, positional=True)
+        self.by_position: Carried = Carried(name, payload, reserved, positional=True)
         forbidden = tuple(reserved) if payload is None else ()
-        self.form = Form(name, payload, index, timed=False, reserved=forbidden)
+        self.form: Form = Form(name, payload, index, timed=False, reserved=forbidden)
         self.awaited = awaited
         """Whether coroutine functions may be connected by name."""
         self._furnish(guard or Guard())
-        self.version = 0
+        self.version: int = 0
         """Counts changes, so that a plan made meanwhile is known to be stale."""
         arguments = ["**payload"] if payload is None else [f"{key}={key}" for key in payload]
         self._plain_arguments = ", ".join(["sender", *arguments])

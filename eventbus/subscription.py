@@ -116,16 +116,16 @@ class Subscription:
         before: tuple[str, ...] = (),
         extra: dict[str, CellType] | None = None,
     ) -> None:
-        self.point = point
+        self.point: str = point
         """The name of the signal."""
         self._name = name
-        self.priority = priority
+        self.priority: int = priority
         """From 0, first, to 100, last."""
-        self.after = after
-        self.before = before
-        self.sequence = next(_sequence)
-        self.shape = shape
-        self.identity = identity_of(receiver)
+        self.after: tuple[str, ...] = after
+        self.before: tuple[str, ...] = before
+        self.sequence: int = next(_sequence)
+        self.shape: Shape = shape
+        self.identity: object = identity_of(receiver)
         self._active = True
         self._mutes = 0
         self._stats: Stats | None = None
@@ -323,7 +323,7 @@ class SubscriptionGroup:
 
     def __init__(self, members: Iterable[Subscription | SubscriptionGroup] = ()) -> None:
         self._members: list[Subscription | SubscriptionGroup] = list(members)
-        self.ended = False
+        self.ended: bool = False
         """Whether ``disconnect`` was called: a pattern's group takes in no further point then."""
         self._points: dict[str, object] = {}
 
@@ -343,6 +343,11 @@ class SubscriptionGroup:
     def active(self) -> bool:
         """Whether any is still connected."""
         return any(s.active for s in self)
+
+    @property
+    def muted(self) -> bool:
+        """Whether all are muted."""
+        return all(s.muted for s in self)
 
     def take(self, point: str) -> bool:
         """Claim a point for this group; False if that was done before, by any thread."""

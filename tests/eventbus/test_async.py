@@ -65,7 +65,7 @@ def test_send_async_takes_every_mixture(bus: Bus, kind: str, sender: str | None)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_send_takes_what_needs_no_waiting(bus: Bus, kind: str) -> None:
-    """send works for plain receivers; with a coroutine among them it raises before any is called."""
+    """send works for plain receivers; with a coroutine it raises before any is called."""
     for receiver in KINDS[kind]:
         bus.connect("awaited", receiver)
     heard: list[int] = []
@@ -173,7 +173,7 @@ def test_concurrent_sends_of_one_point(bus: Bus) -> None:
 
     bus.connect("awaited", receiver)
 
-    async def main() -> list[Any]:
+    async def main() -> Any:
         return await asyncio.gather(*(bus.send_async("awaited", x=i) for i in range(200)))
 
     assert asyncio.run(main()) == [[(receiver, i)] for i in range(200)]

@@ -19,7 +19,7 @@ class Base:
     def on_train_begin(self, logs: object = None) -> None:
         """Do nothing."""
 
-    def on_epoch_end(self, epoch: object, logs: object = None) -> None:
+    def on_epoch_end(self, epoch: object, logs: object = None) -> object:
         """Do nothing."""
 
     def on_train_end(self, logs: object = None) -> None:

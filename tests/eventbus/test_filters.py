@@ -95,7 +95,7 @@ def test_sends_are_counted_per_sender_by_identity(bus: Bus) -> None:
 
     for kind in (Equal, Unhashable):
         heard: list[object] = []
-        with bus.connected("bare", lambda sender: heard.append(sender), every=2):
+        with bus.connected("bare", lambda sender, heard=heard: heard.append(sender), every=2):
             first, second = kind(), kind()
             for _ in range(2):
                 bus.send("bare", first, x=0)
@@ -142,20 +142,24 @@ def test_when_may_end_its_own_subscription(bus: Bus) -> None:
     """A predicate that disconnects or mutes its subscription keeps it from being called."""
     for act in ("disconnect", "mute"):
         for weak in (False, True):
-            heard: list[int] = []
+            ends_itself(bus, act, weak)
 
-            def receiver(x: int, heard: list[int] = heard) -> None:
-                heard.append(x)
 
-            def predicate(act: str = act) -> bool:
-                getattr(handle, act)()
-                return True
+def ends_itself(bus: Bus, act: str, weak: bool) -> None:
+    heard: list[int] = []
 
-            handle = bus.connect("counted", receiver, when=predicate, weak=weak)
-            bus.send("counted", step=0, x=0)
-            bus.signal("counted").emitter("s").send(0, 0)
-            assert not heard
-            handle.disconnect()
+    def receiver(x: int) -> None:
+        heard.append(x)
+
+    def predicate() -> bool:
+        getattr(handle, act)()
+        return True
+
+    handle = bus.connect("counted", receiver, when=predicate, weak=weak)
+    bus.send("counted", step=0, x=0)
+    bus.signal("counted").emitter("s").send(0, 0)
+    assert not heard
+    handle.disconnect()
 
 
 def test_when_is_not_asked_for_muted_receivers(bus: Bus) -> None:

@@ -22,7 +22,7 @@ def bus() -> Bus:
 
 
 def test_patterns_hear_what_matches(bus: Bus) -> None:
-    """ "*" hears all, "test_*" those with the prefix, also points declared later; on_ is allowed."""
+    """A star hears all, "test_*" those with the prefix, also points declared later."""
     heard: list[tuple[str, str]] = []
     for pattern in ("*", "test_*", "on_test_*"):
         bus.connect(pattern, lambda signal, p=pattern: heard.append((p, signal)))
@@ -192,7 +192,7 @@ def interactive(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_a_cell_that_is_run_again_replaces(
     space: dict[str, Any], points: tuple[str, str], more: str
 ) -> None:
-    """In an interactive session a top-level @on function replaces its former self, wherever it was."""
+    """In an interactive session a top-level @on function replaces its former self."""
     for number, each in enumerate(points):
         cell(CELL.format(points=each, more=more, number=number), space)
     bus: Bus = space["bus"]

@@ -44,7 +44,7 @@ class Drop(NamedTuple):
 
 class Send(NamedTuple):
     sender: int
-    index: int
+    number: int
     door: int
     silent: bool
 
@@ -132,14 +132,14 @@ class Model:
         results = []
         for entry in self.plan(op):
             o = entry.op
-            if o.every and (op.index + 1) % o.every:
+            if o.every and (op.number + 1) % o.every:
                 continue
-            if not entry.active or entry.mutes or (o.even and op.index % 2):
+            if not entry.active or entry.mutes or (o.even and op.number % 2):
                 continue
             if o.once:
                 entry.active = False
             try:
-                self.call(o.receiver, SENDERS[op.sender], op.index)
+                self.call(o.receiver, SENDERS[op.sender], op.number)
             except OSError:
                 if o.errors == "raise":
                     raise
@@ -186,7 +186,9 @@ class Real:
         if op.plain:
             self.signal.connect(receiver, sender, weak=op.weak)
             return
-        options: Any = {"every": op.every} if op.every else {}
+        options: Any = {"errors": op.errors}
+        if op.every:
+            options["every"] = op.every
         if op.even:
             options["when"] = lambda i: not i % 2
         handle = self.bus.connect(
@@ -197,7 +199,6 @@ class Real:
             once=op.once,
             weak=op.weak,
             again=op.again,
-            errors=op.errors,
             **options,
         )
         assert isinstance(handle, Subscription)
@@ -221,13 +222,22 @@ class Real:
         sender = SENDERS[op.sender]
         door = DOORS[op.door]
         if door == "emitter":
-            self.signal.emitter(sender).send(op.index)
+            self.signal.emitter(sender).send(op.number)
             return None
         send = self.signal.send if door == "signal" else self.sent_by_bus
-        return [self.receivers.index(receiver) for receiver, _ in send(sender, i=op.index)]
+        return [self.receivers.index(receiver) for receiver, _ in send(sender, i=op.number)]
 
     def sent_by_bus(self, sender: object, /, **payload: object) -> list[tuple[Any, Any]]:
         return self.bus.send("p", sender, **payload)
+
+
+def change(system: System, op: Connect | Act | Drop) -> None:
+    if isinstance(op, Connect):
+        system.connect(op)
+    elif isinstance(op, Act):
+        system.act(op)
+    else:
+        system.drop(op)
 
 
 def trace(make: Callable[[Call], System], program: Program) -> list[object]:
@@ -249,12 +259,7 @@ def trace(make: Callable[[Call], System], program: Program) -> list[object]:
                 seen.append(system.send(op))
             return
         try:
-            if isinstance(op, Connect):
-                system.connect(op)
-            elif isinstance(op, Act):
-                system.act(op)
-            else:
-                system.drop(op)
+            change(system, op)
         except (DuplicateError, RuntimeError, ValueError) as error:
             seen.append(type(error).__name__)
 
