@@ -89,4 +89,6 @@ class Memory(OneLoop):
             )
         for name in self.remembers:
             setattr(self, name, copied(state[name]))
-        self._restored = True
+        owner = self._loop() if self._loop is not None else None
+        # Loaded into a run under way, as a resume does, it belongs to that run alone.
+        self._restored = owner is None or not owner.state.running

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lifecycle import Checkpoint, Loop
+from lifecycle import Checkpoint, EarlyStopping, Loop
 from lifecycle.checkpoint import MismatchError, adapters, register_adapter
 
 
@@ -248,3 +248,27 @@ def test_jax_arrays_are_replaced_where_they_stand(tmp_path: Path) -> None:
     assert isinstance(params["w"], jax.Array)
     assert params["w"].tolist() == [1, 1, 1]
     assert int(now["step"]) == 4
+
+
+def test_torch_tensors_are_loaded_in_place(tmp_path: Path) -> None:
+    """Tensors and parameters outside of modules keep their identity and their gradients' flag."""
+    torch = pytest.importorskip("torch")
+    save(tmp_path, w=torch.ones(3).bfloat16(), p=[torch.nn.Parameter(torch.ones(2))])
+    tensor, parameter = torch.zeros(3).bfloat16(), torch.nn.Parameter(torch.zeros(2))
+    load(tmp_path, w=tensor, p=[parameter])
+    assert tensor.tolist() == [1, 1, 1]
+    assert parameter.tolist() == [1, 1]
+    assert parameter.requires_grad
+
+
+def test_a_loop_that_was_resumed_can_begin_anew(tmp_path: Path) -> None:
+    """What was loaded is of that run; the next one of the same loop starts with nothing."""
+    save(tmp_path, w=np.ones(1))
+    loop = Loop(lambda _: {"loss": 1.0}, objects={"w": np.zeros(1)})
+    stopping = EarlyStopping("loss", patience=2)
+    loop.attach(Checkpoint(tmp_path), stopping)
+    with pytest.warns(RuntimeWarning, match="EarlyStopping were not attached"):
+        loop.fit([1], epochs=2, resume="auto")
+    loop.fit([1], epochs=4, resume="auto")
+    loop.fit([1], epochs=1)
+    assert stopping.wait == 0
