@@ -153,7 +153,10 @@ class Emitter(Home):
         self._furnish(signal.guard)
         self.key: object = key
         self.sender_of: Callable[[], Any] = sender_of
-        self.context: dict[str, CellType] = {"_depth": CellType(0), "_sender_of": CellType(sender_of)}
+        self.context: dict[str, CellType] = {
+            "_depth": CellType(0),
+            "_sender_of": CellType(sender_of),
+        }
         self._doors: dict[Door, Function] = {}
         self._built = False
         # not a __getattr__ that builds: having one makes every attribute slow on CPython 3.11
