@@ -181,6 +181,7 @@ def mmengine(batches: Batches) -> Epoch:
             optim_wrapper={"optimizer": optimizer},
             default_hooks={
                 "checkpoint": None,
+                "sampler_seed": None,
                 "logger": {"type": "LoggerHook", "interval": 10**6},
             },
             log_level="ERROR",

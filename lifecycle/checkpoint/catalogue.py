@@ -35,8 +35,8 @@ class Record(NamedTuple):
 
     metric: float | None
     metric_name: str | None
-    best: bool
-    """Whether it is the best one of the folder."""
+    names: tuple[str, ...]
+    """What it is called as the best one of the folder: ``best``, or so for each metric."""
 
     latest: bool
     """Whether it is the newest one that is intact."""
@@ -47,6 +47,11 @@ class Record(NamedTuple):
     intact: bool
     problem: str | None
     """Why it is not intact."""
+
+    @property
+    def best(self) -> bool:
+        """Whether it is the best one of the folder, by one metric at least."""
+        return bool(self.names)
 
 
 def list_checkpoints(directory: str | os.PathLike[str]) -> list[Record]:
@@ -89,9 +94,13 @@ def _records(directory: Path, *, thorough: bool, names: set[str] | None = None) 
             found.append(_record(directory / name, match, manifest, problem))
     found.sort(key=lambda record: record.sequence)
     intact = [record for record in found if record.intact]
-    bests = [record for record in intact if record.best]
+    bests = {name: record for record in intact for name in record.names}
     return [
-        record._replace(latest=record in intact[-1:], best=record in bests[-1:]) for record in found
+        record._replace(
+            latest=record in intact[-1:],
+            names=tuple(name for name, best in bests.items() if best is record),
+        )
+        for record in found
     ]
 
 
@@ -125,7 +134,7 @@ def _record(
         whole=manifest is not None and manifest.whole,
         metric=manifest.value if manifest is not None else None,
         metric_name=manifest.metric if manifest is not None else None,
-        best=manifest is not None and manifest.best,
+        names=manifest.best if manifest is not None else (),
         latest=False,
         size=size,
         intact=problem is None,
@@ -181,9 +190,9 @@ def prune(
 
 def _repoint(directory: Path, intact: list[Record]) -> None:
     """Have ``latest`` and ``best`` name what they should, as after a kill they may not."""
-    for name in (store.LATEST, store.BEST):
-        for record in intact:
-            if getattr(record, name) and _pointed(directory / name) != record.name:
+    for record in intact:
+        for name in (*record.names, *[store.LATEST] * record.latest):
+            if _pointed(directory / name) != record.name:
                 store.point(directory, name, record.name)
 
 

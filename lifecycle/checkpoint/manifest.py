@@ -43,11 +43,11 @@ class Manifest(NamedTuple):
     whole: bool
     """Whether it was saved between two epochs."""
 
-    best: bool
-    """Whether its metric was the best until then."""
+    best: tuple[str, ...]
+    """The names that it got as the best until then: ``best``, or one for each metric."""
 
     metric: str | None
-    """The name of the metric that decides what is best."""
+    """The name of the metric that decides what is best, the first of them."""
 
     value: float | None
     """What it was; None where it was not there, and for NaN."""
@@ -110,8 +110,11 @@ class Manifest(NamedTuple):
         }
         if any(Path(name).name != name for name in files):
             raise ForeignCheckpointError(folder, f"{MANIFEST} names files elsewhere")
-        plain = {key: content[key] for key in cls._fields if key != "files"}
-        return cls(**plain, files=files)
+        plain = {key: content[key] for key in cls._fields if key not in {"best", "files"}}
+        best = tuple(map(str, content["best"]))
+        if any(Path(name).name != name or not name.startswith("best") for name in best):
+            raise ForeignCheckpointError(folder, f"{MANIFEST} names files elsewhere")
+        return cls(**plain, best=best, files=files)
 
     def check_sizes(self, folder: Path) -> None:
         """Check that all files are there at their full size.

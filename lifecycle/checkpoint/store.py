@@ -49,7 +49,7 @@ LATEST: Final = "latest"
 """The file that names the newest checkpoint."""
 
 BEST: Final = "best"
-"""The file that names the best one."""
+"""The file that names the best one; of further metrics, it begins the name."""
 
 NAME: Final = re.compile(r"(\d{6,})-epoch-(\d+)-step-(\d+)")
 LEFTOVER: Final = re.compile(r"\.(?:partial|removed)-.*-(\d+)")
@@ -70,13 +70,13 @@ class Content(NamedTuple):
     epoch: int
     step: int
     whole: bool
-    best: bool = False
+    best: tuple[str, ...] = ()
     metric: str | None = None
     value: float | None = None
 
 
 def write(directory: Path, sequence: int, content: Content) -> Path:
-    """Write a checkpoint and have ``latest``, and ``best`` if it is that, name it.
+    """Write a checkpoint and have ``latest``, and the names for the best that it gets, name it.
 
     Args:
         directory: which holds the checkpoints; made if it is not there.
@@ -99,8 +99,8 @@ def write(directory: Path, sequence: int, content: Content) -> Path:
         made = partial.rename(directory / name)
     sync_folder(directory)
     point(directory, LATEST, name)
-    if content.best:
-        point(directory, BEST, name)
+    for best in content.best:
+        point(directory, best, name)
     return made
 
 

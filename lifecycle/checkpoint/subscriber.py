@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from lifecycle.checkpoint import arrays, capture, catalogue, resume, store
+from lifecycle.checkpoint.bests import Bests
 from lifecycle.checkpoint.snapshot import Snapshots
 from lifecycle.checkpoint.worker import Worker
 from lifecycle.subscribers.checks import choice, whole
 from lifecycle.subscribers.memory import OneLoop
-from lifecycle.subscribers.monitor import Monitor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from lifecycle.loop import Loop
 
@@ -51,7 +51,9 @@ class Checkpoint(OneLoop):
         every: Save at the end of each n-th epoch; 1 if neither steps nor seconds is given.
         steps: Save after each n-th step.
         seconds: Save after the step that ends so long after the last save.
-        save_best: The name of a metric; the checkpoint where it was best is kept.
+        save_best: The name of a metric; the checkpoint where it was best is kept. Or the
+            names of several, each of which keeps its own; or ``auto`` for the first metric
+            of the validation whose name tells which way is better.
         mode: ``min``, ``max`` or ``auto``, by the metric's name.
         keep: How many of the newest are kept; None for all.
         keep_every: Those of each n-th epoch's end are kept as well.
@@ -78,7 +80,7 @@ class Checkpoint(OneLoop):
         every: int | None = None,
         steps: int | None = None,
         seconds: float | None = None,
-        save_best: str | None = None,
+        save_best: str | Sequence[str] | None = None,
         mode: str = "auto",
         keep: int | None = 3,
         keep_every: int | None = None,
@@ -95,7 +97,7 @@ class Checkpoint(OneLoop):
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be more than 0, not {seconds!r}")
         self.seconds = seconds
-        self.monitor = Monitor(save_best, mode) if save_best is not None else None
+        self.best = Bests(save_best, mode)
         self.keep = _count(keep, "keep is a number of checkpoints")
         self.keep_every = _count(keep_every, "keep_every is a number of epochs")
         self.background = background
@@ -118,8 +120,8 @@ class Checkpoint(OneLoop):
 
     def on_train_begin(self, loop: Loop, initial_epoch: int) -> None:
         self.follow(loop)
-        if self.monitor is not None and initial_epoch == 0:
-            self.monitor.reset()
+        if initial_epoch == 0:
+            self.best.reset()
         _try_to_write(self.directory)
         store.remove_leftovers(self.directory)
         _, leaves = capture.capture_objects(loop.objects, self.objects)  # now, not after an epoch
@@ -143,14 +145,11 @@ class Checkpoint(OneLoop):
         self.follow(loop)
         self._announce(loop)
         state = loop.state
-        value = best = None
-        if self.monitor is not None and not partial:
-            value = self.monitor.read_or_warn(logs, "Checkpoint")
-            best = value is not None and self.monitor.update(value)
+        best = () if partial else self.best.update(logs)
         last = state.epochs is not None and epoch + 1 >= state.epochs
         due = self.every is not None and (epoch + 1) % self.every == 0
         if due or best or last or state.stopping or state.open:
-            loop.afterwards(lambda: self._save(loop, best=bool(best), value=value))
+            loop.afterwards(lambda: self._save(loop, best=best))
 
     def on_train_end(
         self, loop: Loop, logs: Mapping[str, Any], error: BaseException | None
@@ -163,8 +162,7 @@ class Checkpoint(OneLoop):
         finally:
             self._worker.close()
             self._snapshots.release()
-        if self.monitor is not None:
-            self.monitor.warn_if_unseen(logs, "Checkpoint")
+        self.best.warn_if_unseen(logs)
 
     # -- saving
 
@@ -185,16 +183,14 @@ class Checkpoint(OneLoop):
         self._tell(loop, saved)
         return saved.path
 
-    def _save(self, loop: Loop, *, best: bool = False, value: float | None = None) -> None:
+    def _save(self, loop: Loop, *, best: tuple[str, ...] = ()) -> None:
         """Save a run, in the background if that is wanted."""
         self._announce(loop, wait=True)
-        self._worker.start(self._job(loop, best=best, value=value))
+        self._worker.start(self._job(loop, best=best))
         if not self.background:
             self._announce(loop, wait=True)
 
-    def _job(
-        self, loop: Loop, *, best: bool = False, value: float | None = None
-    ) -> Callable[[], Saved]:
+    def _job(self, loop: Loop, *, best: tuple[str, ...] = ()) -> Callable[[], Saved]:
         """Take the state of a run, and return what writes it."""
         document, leaves = capture.capture(loop, self.objects)
         if self.background:
@@ -207,8 +203,8 @@ class Checkpoint(OneLoop):
             step=state.steps_done,
             whole=not state.open,
             best=best,
-            metric=self.monitor.metric if self.monitor is not None else None,
-            value=value,
+            metric=self.best.metric,
+            value=self.best.value,
         )
         self._place, self._time = _place(loop), time.monotonic()
         return partial(self._write, content, max(state.epoch, 0), state.step)
@@ -217,7 +213,7 @@ class Checkpoint(OneLoop):
         path = store.write(self.directory, store.next_sequence(self.directory), content)
         if self.keep is not None:
             catalogue.prune(self.directory, keep=self.keep, keep_every=self.keep_every)
-        return Saved(path, epoch, step, content.best)
+        return Saved(path, epoch, step, bool(content.best))
 
     def _announce(self, loop: Loop, *, wait: bool = False) -> None:
         """Tell of a write that has ended, or failed; with `wait`, once it has."""
@@ -272,13 +268,12 @@ class Checkpoint(OneLoop):
         loop.send("checkpoint_loaded", path=path, epoch=position["epoch"], step=position["step"])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is saved of this subscriber itself: the best value."""
-        return self.monitor.state_dict() if self.monitor is not None else {}
+        """Return what is saved of this subscriber itself: the best value of each metric."""
+        return self.best.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the best value; none was kept where another metric was looked at."""
-        if self.monitor is not None and "best" in state:
-            self.monitor.load_state_dict(state)
+        """Take up the best values; none was kept where another metric was looked at."""
+        self.best.load_state_dict(state)
 
 
 def _place(loop: Loop) -> tuple[object, ...]:

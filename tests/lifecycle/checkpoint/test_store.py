@@ -31,7 +31,7 @@ def put(directory: Path, epoch: int, *, best: bool = False, whole: bool = True) 
     leaves = {"model": {"w": arrays.leaf(np.full(5, epoch))}}
     document = {"w": {"$array": "model/w", "dtype": "int64", "shape": [5], "library": "numpy"}}
     content = store.Content(
-        document, leaves, epoch, epoch * 10, whole, best, "loss", 1 / (epoch + 1)
+        document, leaves, epoch, epoch * 10, whole, ("best",) * best, "loss", 1 / (epoch + 1)
     )
     return store.write(directory, store.next_sequence(directory), content)
 
@@ -44,7 +44,7 @@ def test_a_checkpoint_is_written_and_read(tmp_path: Path) -> None:
     """What was written is read; latest and best name it; nothing else is left."""
     path = put(tmp_path / "a" / "run", 3, best=True)
     manifest, tree = store.read(path)
-    assert (manifest.epoch, manifest.step, manifest.best) == (3, 30, True)
+    assert (manifest.epoch, manifest.step, manifest.best) == (3, 30, ("best",))
     assert tree["w"].tolist() == [3] * 5
     assert store.names(path.parent) == [path.name, "best", "latest"]
     assert store.locate(path.parent / "latest") == store.locate(path.parent / "best") == path

@@ -402,3 +402,39 @@ def test_a_run_in_a_run_of_another_loop(tmp_path: Path) -> None:
     loop.fit(range(4), epochs=2, resume="auto")
     assert loop.state.epochs_done == 2
     assert places(tmp_path)[-1] == (2, 8)
+
+
+def test_several_metrics_keep_a_best_each(tmp_path: Path) -> None:
+    """With several metrics each has its own best, named after it; ``best`` is the first's."""
+    loop = make(tmp_path, losses=[3.0, 0.0, 2.0, 4.0], save_best=["loss", "twin/acc"], keep=1)
+    loop.on("epoch_end")(lambda logs, epoch: logs.update({"twin/acc": -epoch}))
+    loop.fit(range(4), epochs=4)
+    assert store.locate(tmp_path / "best").name == "000002-epoch-2-step-8"
+    assert store.locate(tmp_path / "best-loss").name == "000002-epoch-2-step-8"
+    assert store.locate(tmp_path / "best-twin%2Facc").name == "000001-epoch-1-step-4"
+    assert len([record for record in list_checkpoints(tmp_path) if record.best]) == 2
+
+
+def test_auto_takes_the_first_metric_that_tells(tmp_path: Path) -> None:
+    """save_best="auto" looks at the validation's first metric whose name tells its direction."""
+    loop = make(tmp_path, losses=[1.0, 2.0, 3.0], save_best="auto", keep=1)
+    values = {"val_thing": 1.0, "val_acc": 0.0}  # a score of exactly 0 counts
+    loop.on("epoch_end")(lambda logs, epoch: logs.update(values if epoch == 0 else {"val_acc": -1}))
+    loop.fit(range(4), epochs=3)
+    assert store.locate(tmp_path / "best").name == "000001-epoch-1-step-4"
+    again = make(tmp_path, losses=[1.0] * 4, save_best="auto")
+    again.on("epoch_end")(lambda logs: logs.update(val_acc=-0.5))
+    again.fit(range(4), epochs=4, resume=True)
+    assert store.locate(tmp_path / "best").name == "000001-epoch-1-step-4"
+
+
+def test_auto_without_a_validation_warns(tmp_path: Path) -> None:
+    """A run without a metric of a validation says what there was."""
+    with pytest.warns(RuntimeWarning, match="no metric of a validation .* have 'loss'"):
+        make(tmp_path, save_best="auto").fit(range(2))
+
+
+def test_a_metric_named_twice_is_refused(tmp_path: Path) -> None:
+    """Each metric decides once."""
+    with pytest.raises(ValueError, match="decides once"):
+        Checkpoint(tmp_path, save_best=["loss", "loss"])
