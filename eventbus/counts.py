@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
 
+from eventbus.emitter import weakly
 from eventbus.senders import sender_key
 
 
@@ -29,8 +29,9 @@ class SendCount:
         known = self._senders.get(key)
         if known is not None and known() is sender:
             return True
+        forget = weakly(self.forget)
         try:
-            reference = weakref.ref(sender, _forgetter(weakref.ref(self), key))
+            reference = weakref.ref(sender, lambda reference: forget(key, reference))
         except TypeError:
             return False
         self._counts.pop(key, None)
@@ -42,12 +43,3 @@ class SendCount:
         if self._senders.get(key) is reference:
             del self._senders[key]
             self._counts.pop(key, None)
-
-
-def _forgetter(counter: weakref.ref[SendCount], key: int) -> Callable[[weakref.ref[object]], None]:
-    def forget(reference: weakref.ref[object]) -> None:
-        alive = counter()
-        if alive is not None:
-            alive.forget(key, reference)
-
-    return forget

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blinker import ANY
 
 from eventbus.binding import Receiver
+from eventbus.emitter import weakly
 from eventbus.options import Options, subscribe
 from eventbus.senders import sender_key, unfit_sender
 from eventbus.signal import Signal
@@ -66,17 +67,14 @@ class Patterns:
     def _hold(self, sender: object, number: int) -> Callable[[], object]:
         if sender is ANY or not isinstance(sender_key(sender), int):
             return lambda: sender
-        patterns = weakref.ref(self)
-
-        def died(_: object) -> None:
-            alive = patterns()
-            if alive is not None:
-                alive._patterns.pop(number, None)  # noqa: SLF001 -- its own class
-
+        forget = weakly(self._forget)
         try:
-            return weakref.ref(sender, died)
+            return weakref.ref(sender, lambda _: forget(number))
         except TypeError:
             raise unfit_sender(sender) from None
+
+    def _forget(self, number: int) -> None:
+        self._patterns.pop(number, None)
 
     def __iter__(self) -> Iterator[Pattern]:
         """Iterate over the patterns that still hold."""
