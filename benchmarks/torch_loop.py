@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from timing import table, versions
 from torch import nn
+from torch.utils.data import DataLoader
 
 from lifecycle.torch import TorchStep
 
@@ -140,7 +141,7 @@ def lightning(batches: Batches) -> Epoch:
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        trainer.fit(module, train_dataloaders=batches)
+        trainer.fit(module, train_dataloaders=DataLoader(batches, batch_size=None))  # type: ignore[arg-type]
 
     return epoch
 
@@ -151,7 +152,6 @@ def mmengine(batches: Batches) -> Epoch:
 
     from mmengine.model import BaseModel  # noqa: PLC0415 -- may be absent
     from mmengine.runner import Runner  # noqa: PLC0415
-    from torch.utils.data import DataLoader  # noqa: PLC0415
 
     model, criterion, optimizer = parts()
 

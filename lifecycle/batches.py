@@ -41,6 +41,7 @@ class Pass(Span):
         "dead",
         "done",
         "end",
+        "held",
         "kind",
         "left",
         "means",
@@ -90,6 +91,8 @@ class Pass(Span):
         """Whether an error has ended them there."""
         self.left: tuple[Any] | None = None
         """The batch in which the user's own ``for`` was left."""
+        self.held: int | None = None
+        """After so many batches, what is to be done afterwards waits for a validation."""
         self.begun = False
         """Whether the begin of the batch under way was sent."""
         self.current = Logs(None, self.means)
@@ -266,7 +269,7 @@ class Pass(Span):
                 self.show(outputs)
             self.point = "end"
             self.send_end(data, outputs)
-            if self.state.actions and self.state.train is self:
+            if self.state.actions and self.state.train is self and self.done != self.held:
                 self.state.act()
             self.point = None
         self.begun = self.skipping = False

@@ -165,6 +165,7 @@ class Fit:
             return False
         while True:
             before, room = epoch.done, self._room(epoch)
+            epoch.held = self._validation_due(epoch)
             epoch.run(batches if room is None else islice(batches, room), self.train)
             drawn = epoch.done - before
             all_drawn = drawn != room and not (self.stopped or epoch.cut)
@@ -172,7 +173,9 @@ class Fit:
                 epoch.over = True
                 self._all_drawn(epoch, index)
             whole = all_drawn or epoch.done == self.plan.steps
-            if not self._validate_by_steps(epoch, index):
+            validated = self._validate_by_steps(epoch, index)
+            self.loop.state.act()  # what had to wait for it
+            if not validated:
                 return False
             if whole or self._spent() or epoch.halted():
                 return whole and not epoch.cut
@@ -227,6 +230,13 @@ class Fit:
         if self.plan.epochs is None:  # it would never end
             reason = f"{self.plan.feed.name} is empty"
             self.loop.ask(StopRequest(reason, "fit", final=False))
+
+    def _validation_due(self, epoch: Epoch) -> int | None:
+        """Return after how many batches of the epoch validation is due next."""
+        every = self.plan.validation_every_steps
+        if every is None or not self.plan.validation:
+            return None
+        return epoch.done + every - self.loop.state.steps_done % every
 
     def _validate_by_steps(self, epoch: Epoch, index: int) -> bool:
         """Validate where it is due within an epoch; say whether the run may go on."""

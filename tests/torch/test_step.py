@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -584,3 +585,22 @@ def test_nothing_is_warned_of_in_a_plain_run() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make(accumulate=2).loop().fit(batches(), epochs=2, validation_data=batches())
+
+
+def test_a_checkpoint_holds_its_points_metrics(tmp_path: Path) -> None:
+    """By epoch and by steps, what is saved at a point has that point's validation in it."""
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
+    from lifecycle.checkpoint import Checkpoint, list_checkpoints, store
+
+    def run(folder: Path, options: dict[str, Any], **fit: Any) -> list[dict[str, Any]]:
+        loop = make(metrics={"accuracy": accuracy}).loop()
+        loop.attach(Checkpoint(folder, keep=None, **options))  # before all that add to the logs
+        loop.fit(batches(4), validation_data=batches(1), **fit)
+        paths = [record.path for record in list_checkpoints(folder)]
+        return [store.read(path)[1]["loop"]["logs"] for path in paths]
+
+    by_epoch = run(tmp_path / "epochs", {}, epochs=2)
+    assert all("val_accuracy" in logs for logs in by_epoch)
+    by_step = run(tmp_path / "steps", {"steps": 2}, max_steps=8, validation_every_steps=2)
+    assert len(by_step) == 5  # the last one at the end of the run
+    assert all("val_accuracy" in logs for logs in by_step)
