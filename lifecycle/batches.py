@@ -52,6 +52,7 @@ class Pass(Span):
         "stage",
         "state",
         "title",
+        "walks",
         "weight",
         "within",
     )
@@ -91,6 +92,8 @@ class Pass(Span):
         """Whether an error has ended them there."""
         self.left: tuple[Any] | None = None
         """The batch in which the user's own ``for`` was left."""
+        self.walks = 0
+        """Counts what the user's own ``for`` began and ended: a walk of an old count is over."""
         self.held: int | None = None
         """After so many batches, what is to be done afterwards waits for a validation."""
         self.begun = False
@@ -197,31 +200,41 @@ class Pass(Span):
             start: begins to draw the batches.
             over: told when there are no more: of an error, of a GeneratorExit where the
                 ``for`` was left, or of None.
+
+        Raises:
+            RuntimeError: it is asked for more after the loop has gone on without it.
         """
         begin, end, state = self.begin, self.end, self.state
-        data = None
+        data = mine = None
         try:
             batches = start()
+            self.walks += 1
+            mine = self.walks
             self.within = self.by_hand = True
             for done, data in enumerate(batches, self.done + 1):
                 if not (begin.live and self.open(data)):
                     yield data
+                    if self.walks != mine:
+                        _refuse()
                 self.done = done
                 if (end.live or state.attention) and self.finish(data, None):
                     break
         except GeneratorExit as left:  # a break or an error in the body, not to be told apart
-            self.left = (data,)
-            over(left)
+            if self.walks == mine:
+                self.left = (data,)
+                over(left)
             return
         except BaseException as error:
-            self.dead = True
-            over(error)
+            if mine is None or self.walks == mine:
+                self.dead = True
+                over(error)
             raise
         self.within = False
         over(None)
 
     def settle(self) -> None:
-        """Send the end of the batch in which the user's ``for`` was left."""
+        """Send the end of the batch in which the user's ``for`` was left; it is over then."""
+        self.walks += 1
         if self.within and not self.dead:
             self.done += 1
             (data,), self.left = self.left or (None,), None
@@ -341,6 +354,18 @@ class Prediction(Pass):
     def show(self, outputs: Any) -> None:
         """Put what was predicted into the logs of the batch, as Keras has it."""
         self.current["outputs"] = outputs
+
+
+def _refuse() -> None:
+    """Tell the user's own ``for`` that its batches are over.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError(
+        "these batches are over: another batches() or epochs() was begun, or the epoch has ended,"
+        " before all of them were drawn; two passes at once take two loops"
+    )
 
 
 def _size(value: Any) -> float:

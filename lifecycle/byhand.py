@@ -54,18 +54,26 @@ class ByHand:
                 training.open_epoch(index)
                 self.whole = True
                 yield index
+                self._check_current(training)
                 self._close_epoch()
                 index += 1
         except GeneratorExit:
             training.stage.left = True
-            if not self.managed:
+            if self.training is training and not self.managed:
                 self._close_quietly()
             return
         except BaseException as error:
-            if not self.managed:
+            if self.training is training and not self.managed:
                 self._end(error)
             raise
         self._end(None)
+
+    def _check_current(self, training: Training) -> None:
+        if self.training is not training:
+            raise RuntimeError(
+                "this run is over: another one was begun on its loop before all of its epochs were"
+                " drawn; two runs at once take two loops"
+            )
 
     def train(self, feed: Feed, steps: int | None) -> Iterator[Any]:
         """Yield the batches of the epoch that is open."""
@@ -214,8 +222,13 @@ class ByHand:
             self._end(failure)
             raise
         alone, self.alone, self.training = self.alone, None, None
-        stages = [alone[0]] if alone is not None else []
+        stages = []
+        if alone is not None:
+            alone[1].walks += 1
+            stages.append(alone[0])
         if training is not None:
+            if training.epoch is not None:
+                training.epoch.walks += 1
             stages.append(training.stage)
         for stage in stages:
             stage.__exit__(None if error is None else type(error), error, None)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -341,6 +342,97 @@ def test_a_second_run_in_one_block_closes_the_first(trace: Tracer) -> None:
         for _ in loop.epochs(1):
             pass
     assert [p["outcome"] for p in sent.of("train_end")] == ["left", "completed"]
+
+
+@pytest.mark.parametrize("managed", [True, False])
+def test_batches_within_batches_are_refused(managed: bool, trace: Tracer) -> None:
+    """The inner pass ends the outer one's batch, so the outer one cannot go on."""
+    loop = Loop()
+    sent = trace(loop)
+
+    def run() -> None:
+        for _ in loop.epochs(2):
+            for _ in loop.batches([1, 2]):
+                for _ in loop.batches([3]):
+                    pass
+
+    with pytest.raises(RuntimeError, match="another batches"), loop if managed else nullcontext():
+        run()
+    batch = ["train_batch_begin", "train_batch_end"]
+    assert sent.points[:6] == ["train_begin", "epoch_begin", *batch, *batch]
+    assert sent.points[-1] == "train_end"
+
+
+def test_batches_cannot_outlive_their_epoch(trace: Tracer) -> None:
+    """An iterator that is kept over epochs is refused in the second one; nothing is sent for it."""
+    loop = Loop()
+    sent = trace(loop)
+    with pytest.raises(RuntimeError, match="the epoch has ended"), loop:
+        batches = None
+        for _ in loop.epochs(2):
+            batches = batches or loop.batches([1, 2, 3, 4])
+            next(batches)
+    assert [p["batch"] for p in sent.of("train_batch_end")] == [0]
+    assert sent.of("train_end")[0]["outcome"] == "failed"
+
+
+def test_batches_cannot_outlive_an_error(trace: Tracer) -> None:
+    """After the run has failed, an iterator that was kept sends nothing more."""
+    loop = Loop()
+    sent = trace(loop)
+    batches = None
+    with pytest.raises(BoomError), loop:
+        for _ in loop.epochs(1):
+            batches = loop.batches([1, 2])
+            next(batches)
+            raise BoomError
+    assert batches is not None
+    with pytest.raises(RuntimeError, match="these batches are over"):
+        next(batches)
+    assert sent.points[-2:] == ["exception", "train_end"]
+
+
+def test_closing_old_batches_late_disturbs_nothing(trace: Tracer) -> None:
+    """Batches that were left, but held on to, as by a progress bar, may be freed at any time."""
+    loop = Loop()
+    sent = trace(loop)
+    with loop:
+        held = None
+        for epoch in loop.epochs(2):
+            if epoch == 0:
+                held = loop.batches([1, 2])
+                next(held)
+                continue
+            for _ in loop.batches([1, 2]):
+                held = None
+    assert held is None
+    assert [p["partial"] for p in sent.of("epoch_end")] == [True, False]
+    assert [p["batch"] for p in sent.of("train_batch_end")] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("managed", [True, False])
+def test_epochs_within_epochs_are_refused(managed: bool, trace: Tracer) -> None:
+    """The inner run ends the outer one, which says so when it is asked for its next epoch."""
+    loop = Loop()
+    sent = trace(loop)
+    with pytest.raises(RuntimeError, match="this run is over"), loop if managed else nullcontext():
+        for _ in loop.epochs(2):
+            for _ in loop.epochs(1):
+                pass
+    assert [p["outcome"] for p in sent.of("train_end")] == ["completed", "completed"]
+
+
+def test_closing_an_old_run_late_disturbs_nothing(trace: Tracer) -> None:
+    """Epochs that were left, but held on to, do not end the run under way when they are freed."""
+    loop = Loop()
+    sent = trace(loop)
+    held: Any = loop.epochs(2)
+    next(held)
+    for _ in loop.epochs(2):
+        held = None
+    assert held is None
+    assert [p["epoch"] for p in sent.of("epoch_end")] == [0, 0, 1]
+    assert [p["outcome"] for p in sent.of("train_end")] == ["completed", "completed"]
 
 
 def test_epochs_without_end(trace: Tracer) -> None:
