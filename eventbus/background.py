@@ -257,7 +257,7 @@ def _watch(workers: Workers) -> None:
     """Flush at exit and renew after a fork, from the first worker on."""
     if not _hooks:
         _hooks.append(atexit.register(_at_exit))
-        if hasattr(os, "register_at_fork"):
+        if hasattr(os, "register_at_fork"):  # pragma: no branch -- not on Windows
             os.register_at_fork(after_in_child=_after_fork)
     _watched.add(workers)
 

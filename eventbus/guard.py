@@ -73,5 +73,6 @@ def _renew() -> None:
         guard.renew()
 
 
-if hasattr(os, "register_at_fork"):  # a lock held by another thread stays held in the child
+# a lock held by another thread stays held in the child
+if hasattr(os, "register_at_fork"):  # pragma: no branch -- not on Windows
     os.register_at_fork(after_in_child=_renew)

@@ -122,12 +122,11 @@ def _pull(subscriptions: Sequence[Subscription], pulled: list[set[int]]) -> list
     """Give each subscription the place of the first one that it wants to precede."""
     own = [own_place(s) for s in subscriptions]
     places = own[:]
-    for _ in subscriptions:  # as many rounds as the longest possible chain of before=
+    previous: list[Key] = []
+    while places != previous:  # as many rounds as the longest chain of before= has links
         previous = places[:]
         for i, targets in enumerate(pulled):
             places[i] = min([places[i], *(places[j] for j in targets)])
-        if places == previous:
-            break
     # a puller goes right in front of its target, several pullers in their own order
     return list(zip(places, own, strict=True))
 

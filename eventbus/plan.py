@@ -86,7 +86,8 @@ def _after_fork() -> None:
     cache.lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):  # a lock held by another thread stays held in the child
+# a lock held by another thread stays held in the child
+if hasattr(os, "register_at_fork"):  # pragma: no branch -- not on Windows
     os.register_at_fork(after_in_child=_after_fork)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from eventbus.emitter import Emitter
@@ -22,13 +23,13 @@ class Ref(weakref.ref[Any]):
 
 def _sender_died(reference: Ref) -> None:
     senders = reference.senders()
-    if senders is not None:
+    if senders is not None:  # pragma: no branch -- while all is torn down
         senders.forget_sender(reference.key)
 
 
 def _emitter_died(reference: Ref) -> None:
     senders = reference.senders()
-    if senders is not None:
+    if senders is not None:  # pragma: no branch -- while all is torn down
         senders.forget_emitter(reference)
 
 
@@ -116,15 +117,11 @@ class Senders:
     def take_built(self) -> list[Emitter]:
         """Return the emitters that have plans, and forget that they do."""
         taken = []
-        while self._built:  # item by item: another thread may be noting one just now
-            try:
+        with suppress(KeyError):  # item by item: another thread may be at it, too
+            while self._built:
                 _, reference = self._built.popitem()
-            except KeyError:
-                break
-            emitter = reference()
-            if emitter is not None:
-                taken.append(emitter)
-        return taken
+                taken.append(reference())
+        return [emitter for emitter in taken if emitter is not None]
 
     def note_own(self, emitter: Emitter) -> bool:
         """Keep an emitter alive while it has subscriptions, unless its sender does.

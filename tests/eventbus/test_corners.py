@@ -234,3 +234,78 @@ def test_weak_connections_can_be_made_strong(bus: Bus) -> None:
     assert not subscription.weak
     subscription.disconnect()
     assert gone() is None
+
+
+def test_a_point_declared_amid_the_connect_of_its_pattern() -> None:
+    """It is connected once, by whoever comes first."""
+
+    class Racing(Bus):
+        def _matching(self, points: tuple[str, ...]) -> list[Signal]:
+            if "late" not in self:
+                self.declare("late")  # as another thread would
+            return super()._matching(points)
+
+    bus = Racing()
+    bus.connect("*", lambda: None)
+    assert len(bus.subscriptions()) == 1
+
+
+def test_watchers_hear_of_disconnects(bus: Bus) -> None:
+    """receiver_disconnected is sent where somebody watches."""
+    signal = bus.signal("p")
+    heard: list[object] = []
+    signal.receiver_disconnected.connect(watch := lambda _, receiver, sender: heard.append(sender))
+    signal.connect(receiver := lambda sender, x: x)
+    signal.disconnect(receiver)
+    assert heard == [signal.ANY]
+    del watch
+
+
+def test_a_cold_plan_hands_on_other_senders() -> None:
+    """A plan that is no code yet knows of senders with receivers of their own, as code does."""
+    bus = Bus()
+    signal = bus.declare("cold_plan", ("x",))
+    for value in (1, 2):
+        bus.connect("cold_plan", lambda x, v=value: (v, x)[0])
+    assert len(signal.send("other", x=0)) == 2
+    sender = Sender()
+    bus.connect("cold_plan", lambda: 3, sender=sender)
+    assert [v for _, v in signal.send(sender, x=0)] == [1, 2, 3]
+
+
+def test_a_receiver_at_a_dead_ones_address_is_another(bus: Bus) -> None:
+    """Receivers are found by identity only as long as they live."""
+    signal = bus.signal("p")
+
+    def other() -> None:
+        """Never be connected."""
+
+    handle = bus.connect("p", lambda: None)
+    signal.ids[id(other)] = signal.own[0]  # as if it had that address
+    assert list(signal.find(other)) == []
+    del signal.ids[id(other)]
+    handle.disconnect()
+
+
+def test_a_weak_receiver_may_outlive_its_bus() -> None:
+    """Its death concerns nobody then."""
+    bus = Bus(open=True)
+    ears = [lambda: None]
+    handle = bus.connect("p", ears[0], weak=True)
+    del bus
+    ears.clear()
+    assert not handle.active
+
+
+def test_an_emitter_whose_place_was_taken_still_sends(bus: Bus) -> None:
+    """An emitter that the index does not know any more does no harm."""
+    signal = bus.signal("p")
+    heard: list[int] = []
+    bus.connect("p", lambda x: heard.append(x))
+    first, second = Sender(), Sender()
+    old = signal.emitter(first)
+    old.key = id(second)
+    signal.emitter(second)  # and gone
+    old.send(1)
+    signal._senders.forget_sender(0)
+    assert heard == [1]
