@@ -68,8 +68,9 @@ class Plan(NamedTuple):
         whole_number(self.max_steps, "max_steps")
         for name in ("steps_per_epoch", "validation_steps", "validation_every_steps"):
             whole_number(getattr(self, name), name, least=1)
-        if not isinstance(self.validation_freq, Collection):
-            whole_number(self.validation_freq, "validation_freq", least=1, optional=False)
+        freq = self.validation_freq
+        if isinstance(freq, str) or not isinstance(freq, Collection):
+            whole_number(freq, "validation_freq", least=1, optional=False)
         if self.max_time is not None:
             if isinstance(self.max_time, bool) or not isinstance(self.max_time, int | float):
                 raise TypeError(f"max_time must be a number of seconds, not {self.max_time!r}")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["choice", "whole"]
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["choice", "file", "whole"]
 
 
 def whole(value: Any, least: int, meaning: str) -> int:
@@ -33,3 +37,15 @@ def choice(value: Any, name: str, *allowed: str) -> str:
         *most, last = (f'"{word}"' for word in allowed)
         raise ValueError(f"{name} must be {', '.join(most)} or {last}, not {value!r}")
     return str(value)
+
+
+def file(value: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that will be written.
+
+    Raises:
+        ValueError: It names no file, as the empty string.
+    """
+    path = Path(value)
+    if not path.name:
+        raise ValueError(f"path is the name of a file, not {str(value)!r}")
+    return path

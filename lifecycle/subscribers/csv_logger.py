@@ -6,14 +6,14 @@ import contextlib
 import csv
 import io
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lifecycle.subscribers.checks import choice, whole
+from lifecycle.subscribers.checks import choice, file, whole
 from lifecycle.subscribers.memory import OneLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from lifecycle.loop import Loop
 
@@ -37,6 +37,9 @@ class CSVLogger(OneLoop):
         append: Keep the rows of earlier runs also where this run begins anew.
         by: A row per ``epoch``, or per ``step`` with that batch's values.
         every: A row for each n-th epoch or step only.
+
+    Raises:
+        ValueError: An option is wrong.
     """
 
     priority: ClassVar[str] = "LOW"
@@ -50,7 +53,9 @@ class CSVLogger(OneLoop):
         by: str = "epoch",
         every: int = 1,
     ) -> None:
-        self.path = Path(path)
+        self.path = file(path)
+        if not isinstance(separator, str) or len(separator) != 1:
+            raise ValueError(f"separator is a single character, not {separator!r}")
         self.separator = separator
         self.append = append
         self.by = choice(by, "by", "epoch", "step")

@@ -7,16 +7,16 @@ import math
 import os
 import sys
 import time
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lifecycle.subscribers.checks import whole
+from lifecycle.subscribers.checks import file, whole
 from lifecycle.subscribers.memory import OneLoop
 from lifecycle.subscribers.text import duration, metrics, numbers, running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
     from typing import TextIO
 
     from lifecycle.loop import Loop
@@ -54,7 +54,7 @@ class LogLines(OneLoop):
         append: bool = False,
     ) -> None:
         self.every = whole(every, 1, "every is a number of steps")
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else file(path)
         self.stream = stream
         self.quiet = quiet
         self.append = append

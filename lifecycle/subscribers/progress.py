@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,12 +31,12 @@ class Progress:
     It remembers nothing beyond the bars on the screen and may listen to any number of loops.
 
     Args:
-        style: ``bars``, ``lines``, or ``auto``: bars where someone is looking.
+        style: ``bars``, ``lines``, or ``auto``: bars where someone is looking, if tqdm is there.
         stream: Where to write; standard error by default.
         interval: Seconds between two updates; by default 0.1 for bars, 60 for lines.
 
     Raises:
-        ImportError: Bars are wanted and tqdm is not installed.
+        ImportError: ``bars`` are asked for and tqdm is not installed.
     """
 
     priority: ClassVar[str] = "LOWEST"
@@ -48,7 +49,7 @@ class Progress:
         interval: float | None = None,
     ) -> None:
         if choice(style, "style", "auto", "bars", "lines") == "auto":
-            style = "bars" if _someone_looks(stream) else "lines"
+            style = "bars" if _someone_looks(stream) and find_spec("tqdm") else "lines"
         self.style = style
         self.stream = stream
         if interval is None:
@@ -237,8 +238,8 @@ class _View:
     def _advance(self, bar: Any, done: int, values: Mapping[str, float]) -> None:
         if values:
             bar.set_postfix_str(metrics(values), refresh=False)
-        bar.update(max(done - bar.n, 0))
-        bar.refresh()
+        if not bar.update(max(done - bar.n, 0)):  # it has not drawn itself
+            bar.refresh()
 
 
 def _joined(*parts: str) -> str:

@@ -198,6 +198,7 @@ def test_a_step_returns_a_mapping_or_none(value: object) -> None:
         ({"validation_steps": "2"}, TypeError, "validation_steps must be an int, not '2'"),
         ({"validation_freq": 0}, ValueError, "validation_freq must be at least 1"),
         ({"validation_freq": None}, TypeError, "validation_freq must be an int"),
+        ({"validation_freq": "2"}, TypeError, "validation_freq must be an int, not '2'"),
         ({"validation_every_steps": -1}, ValueError, "validation_every_steps must be at least 1"),
         ({"max_steps": 2.0}, TypeError, "max_steps must be an int"),
         ({"max_time": "1h"}, TypeError, "max_time must be a number of seconds, not '1h'"),

@@ -160,7 +160,13 @@ def test_a_path_that_cannot_be_written_fails_before_the_first_batch(tmp_path: Pa
 
 
 def test_bad_options_are_refused_at_once() -> None:
-    """By and every are checked at construction."""
+    """Path, separator, by and every are checked at construction."""
+    for path in ("", "."):
+        with pytest.raises(ValueError, match="path is the name of a file, not '"):
+            CSVLogger(path)
+    for separator in ("", "::", None):
+        with pytest.raises(ValueError, match="separator is a single character, not "):
+            CSVLogger("x.csv", separator=separator)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='by must be "epoch" or "step"'):
         CSVLogger("x.csv", by="batch")
     with pytest.raises(ValueError, match="every is a number of epochs"):

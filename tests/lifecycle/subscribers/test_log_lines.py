@@ -141,6 +141,12 @@ def test_the_interval_is_a_number_of_steps() -> None:
         LogLines(0)
 
 
+def test_a_path_without_a_name_is_refused() -> None:
+    """The empty string, as from an option that was left empty, names no file."""
+    with pytest.raises(ValueError, match="path is the name of a file, not ''"):
+        LogLines(path="")
+
+
 def test_the_learning_rate_in_the_logs_comes_first() -> None:
     """What a schedule logged is told rather than what the optimizer has, and told once."""
     stream = io.StringIO()

@@ -12,6 +12,7 @@ import pytest
 
 from lifecycle import Loop
 from lifecycle.subscribers import Progress
+from lifecycle.subscribers import progress as progress_module
 
 
 class Terminal(io.StringIO):
@@ -164,6 +165,21 @@ def test_bars_without_tqdm_say_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ImportError, match=r'pip install "epochbus\[cli\]"'):
         Progress(style="bars")
     assert repr(Progress(style="lines")) == "<Progress lines>"
+
+
+def test_a_terminal_without_tqdm_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has asked for bars, so what is missing for them is no reason to fail."""
+    monkeypatch.setattr(progress_module, "find_spec", lambda _: None)
+    stream = Terminal()
+    make(stream).fit([1, 2], epochs=1)
+    assert stream.getvalue().startswith("epoch 1/1: loss 0.5 - ")
+
+
+def test_a_bar_is_drawn_once_an_update() -> None:
+    """What has changed is written once, not twice."""
+    stream = Terminal()
+    make(stream, interval=0).fit([1, 2, 3], epochs=1)
+    assert [stream.getvalue().count(f"| {done}/3 [") for done in (1, 2)] == [1, 1]
 
 
 def test_an_unknown_style_is_refused() -> None:
