@@ -47,7 +47,7 @@ class Home:
             RuntimeError: a destructor or a signal handler connects amid another change.
 
         """
-        if self.guard.nested:
+        if self.guard.depth > 1:
             msg = (
                 f"{subscription!r} cannot be connected here: a destructor or a signal handler "
                 "interrupted this thread while it was changing the bus"
@@ -73,7 +73,7 @@ class Home:
             if not subscription.active:
                 return False
             subscription.end()
-            if guard.nested:
+            if guard.depth > 1:
                 guard.bury(self.reference)
             else:
                 self.take_out((subscription,))

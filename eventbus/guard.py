@@ -27,24 +27,20 @@ class Guard:
     def renew(self) -> None:
         """Start with an open lock, as after a fork."""
         self._lock = threading.RLock()
-        self._depth = 0
+        self.depth: int = 0
+        """Changes under way in the thread that has the lock: over 1, amid another change."""
         self._buried: deque[weakref.ref[Home]] = deque()
 
     def __enter__(self) -> Self:
         self._lock.acquire()
-        self._depth += 1
+        self.depth += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._depth -= 1
+        self.depth -= 1
         self._lock.release()
         if self._buried:
             self._sweep()
-
-    @property
-    def nested(self) -> bool:
-        """Whether the thread that holds the lock was in the midst of another change."""
-        return self._depth > 1
 
     def bury(self, home: weakref.ref[Home]) -> None:
         """Have a home drop its dead receivers, now or when the lock is free."""
@@ -54,7 +50,7 @@ class Guard:
     def _sweep(self) -> None:
         while self._buried and self._lock.acquire(blocking=False):
             try:
-                if self._depth:
+                if self.depth:
                     return  # this very thread is at it, and sweeps when it is done
                 with self:
                     while self._buried:

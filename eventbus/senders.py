@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from eventbus.emitter import Emitter
@@ -109,19 +108,18 @@ class Senders:
         return [e for r in self._index.copy().values() if (e := r()) is not None]
 
     def note_built(self, emitter: Emitter) -> None:
-        """Remember that an emitter has plans."""
+        """Remember that an emitter has plans; the guard must be held."""
         reference = self._index.get(emitter.key)
         if reference is not None:
             self._built[emitter.key] = reference
 
     def take_built(self) -> list[Emitter]:
-        """Return the emitters that have plans, and forget that they do."""
-        taken = []
-        with suppress(KeyError):  # item by item: another thread may be at it, too
-            while self._built:
-                _, reference = self._built.popitem()
-                taken.append(reference())
-        return [emitter for emitter in taken if emitter is not None]
+        """Return the emitters that have plans, and forget them; the guard must be held."""
+        if not self._built:
+            return []
+        built, self._built = self._built, {}
+        # a list first: garbage collection may drop one of them at any instant
+        return [e for reference in list(built.values()) if (e := reference()) is not None]
 
     def note_own(self, emitter: Emitter) -> bool:
         """Keep an emitter alive while it has subscriptions, unless its sender does.

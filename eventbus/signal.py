@@ -379,7 +379,8 @@ class Signal(blinker.NamedSignal, Home):
     def changed(self) -> None:
         """Drop all plans; the guard must be held."""
         self.version += 1
-        self._drop_doors()
+        if self._doors or "send" in self.__dict__:
+            self._drop_doors()
         heard = not self._mutes and bool(self.own)
         if heard is not self._heard:
             self._heard = heard

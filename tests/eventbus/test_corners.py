@@ -309,3 +309,21 @@ def test_an_emitter_whose_place_was_taken_still_sends(bus: Bus) -> None:
     old.send(1)
     signal._senders.forget_sender(0)
     assert heard == [1]
+
+
+def test_a_dead_senders_emitter_ends_after_its_successor_came(bus: Bus) -> None:
+    """The late end of an emitter does not take that of a new sender at the same address along."""
+    signal = bus.signal("p")
+    heard: list[int] = []
+    for _ in range(100):
+        first = Sender()
+        old, address = signal.emitter(first), id(first)
+        del first
+        second = Sender()
+        if id(second) == address:
+            break
+    assert id(second) == address
+    bus.connect("p", lambda x: heard.append(x), sender=second)
+    del old
+    bus.send("p", second, x=1)
+    assert heard == [1]
