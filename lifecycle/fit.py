@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     validation: Mapping[str | None, Feed] = MappingProxyType({})
     validation_freq: int | Collection[int] = 1
     validation_steps: int | None = None
-    validation_every_steps: int | None = None
+    validation_every_steps: int | Collection[int] | None = None
     validate_on_stop: bool = False
     max_steps: int | None = None
     max_time: float | None = None
@@ -66,8 +66,10 @@ class Plan(NamedTuple):
         whole_number(self.epochs, "epochs")
         whole_number(self.initial_epoch, "initial_epoch", optional=False)
         whole_number(self.max_steps, "max_steps")
-        for name in ("steps_per_epoch", "validation_steps", "validation_every_steps"):
+        for name in ("steps_per_epoch", "validation_steps"):
             whole_number(getattr(self, name), name, least=1)
+        if not isinstance(self.validation_every_steps, Collection):
+            whole_number(self.validation_every_steps, "validation_every_steps", least=1)
         freq = self.validation_freq
         if isinstance(freq, str) or not isinstance(freq, Collection):
             whole_number(freq, "validation_freq", least=1, optional=False)
@@ -84,6 +86,22 @@ class Plan(NamedTuple):
     def steps(self) -> int | None:
         """Batches per epoch, None where unknown."""
         return length(self.feed, self.steps_per_epoch)
+
+    def validates_after(self, steps: int) -> bool:
+        """Say whether validation is due within an epoch once so many steps are done."""
+        every = self.validation_every_steps
+        if every is None or not self.validation or not steps:
+            return False
+        return steps in every if isinstance(every, Collection) else steps % every == 0
+
+    def steps_to_validation(self, steps: int) -> int | None:
+        """Return in how many steps validation is due next; None where it isn't, by steps."""
+        every = self.validation_every_steps
+        if every is None or not self.validation:
+            return None
+        if isinstance(every, Collection):
+            return min((at - steps for at in every if at > steps), default=None)
+        return every - steps % every
 
     def validates_at_end(self, epoch: int) -> bool:
         """Say whether an epoch ends with validation."""
@@ -189,9 +207,9 @@ class Fit:
             rooms.append(plan.steps_per_epoch - epoch.done)
         if plan.max_steps is not None:
             rooms.append(plan.max_steps - state.steps_done)
-        every = plan.validation_every_steps
-        if every is not None:
-            rooms.append(every - state.steps_done % every)
+        due = plan.steps_to_validation(state.steps_done)
+        if due is not None:
+            rooms.append(due)
         return max(min(rooms), 0) if rooms else None
 
     def _spent(self) -> bool:
@@ -234,17 +252,13 @@ class Fit:
 
     def _validation_due(self, epoch: Epoch) -> int | None:
         """Return after how many batches of the epoch validation is due next."""
-        every = self.plan.validation_every_steps
-        if every is None or not self.plan.validation:
-            return None
-        return epoch.done + every - self.loop.state.steps_done % every
+        due = self.plan.steps_to_validation(self.loop.state.steps_done)
+        return None if due is None else epoch.done + due
 
     def _validate_by_steps(self, epoch: Epoch, index: int) -> bool:
         """Validate where it is due within an epoch; say whether the run may go on."""
-        every, done = self.plan.validation_every_steps, self.loop.state.steps_done
-        if every is None or not self.plan.validation or self.position.validated == done:
-            return True
-        if done == 0 or done % every:
+        done = self.loop.state.steps_done
+        if not self.plan.validates_after(done) or self.position.validated == done:
             return True
         if self.stopped and not self.plan.validate_on_stop:
             return False

@@ -71,7 +71,7 @@ class Loop(Control):
         validation_data: Data | Mapping[str, Data] | None = None,
         validation_freq: int | Collection[int] = 1,
         validation_steps: int | None = None,
-        validation_every_steps: int | None = None,
+        validation_every_steps: int | Collection[int] | None = None,
         validate_on_stop: bool = False,
         max_steps: int | None = None,
         max_time: float | None = None,
@@ -91,7 +91,8 @@ class Loop(Control):
             validation_freq: validate every so many epochs, or in the epochs (0-based) of a
                 collection.
             validation_steps: at most so many batches of each validation set.
-            validation_every_steps: validate after every so many steps instead.
+            validation_every_steps: validate after every so many steps instead, or after the
+                counts of steps in a collection: ``range(1000, 9001, 500)``.
             validate_on_stop: validate also in an epoch that was cut by a stop.
             max_steps: end when so many steps are done in all.
             max_time: stop at the first batch that ends after so many seconds.

@@ -192,6 +192,15 @@ def test_validation_steps_and_several_sets(trace: Tracer) -> None:
     assert [(p["name"], p["steps"]) for p in sent.of("test_begin")] == [("a", 1), ("b", 1)]
 
 
+@pytest.mark.parametrize("counts", [range(3, 10, 2), {3, 5, 7, 9}, [9, 7, 5, 3]])
+def test_validation_after_counts_of_steps(counts: Any) -> None:
+    """A collection says after how many steps to validate: a start, an interval, a last time."""
+    loop, seen = Loop(lambda batch: None, lambda batch: None), []
+    loop.connect("test_begin", lambda loop: seen.append(loop.state.steps_done))
+    loop.fit(range(4), epochs=3, validation_data=[1], validation_every_steps=counts)
+    assert seen == [3, 5, 7, 9]
+
+
 def test_what_test_end_adds_is_in_the_epochs_logs() -> None:
     """A metric over the whole set, added at test_end, arrives under its prefix."""
     loop = Loop(step, step)
