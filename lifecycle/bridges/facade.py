@@ -58,9 +58,6 @@ class Given(Means):
     def __bool__(self) -> bool:
         return bool(self.values) or super().__bool__()
 
-    def __contains__(self, key: object) -> bool:
-        return key in self.values or super().__contains__(key)
-
     def result(self, key: str) -> Any:
         """Return what a metric comes to so far."""
         return self.values[key] if key in self.values else super().result(key)

@@ -1,7 +1,7 @@
 """Keras, both ways: its ``fit`` as the sender of our points, its callbacks on our loop.
 
-    model.fit(x, y, callbacks=[KerasBridge()])     # subscribers hear Keras
-    use(loop, [keras.callbacks.CSVLogger("log")])  # Keras callbacks hear our loop
+model.fit(x, y, callbacks=[KerasBridge()])     # subscribers hear Keras
+use(loop, [keras.callbacks.CSVLogger("log")])  # Keras callbacks hear our loop
 """
 
 from __future__ import annotations

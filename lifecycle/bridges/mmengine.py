@@ -111,7 +111,7 @@ class MMEngineBridge(Hook):  # type: ignore[misc]  # mmengine is not typed
         priority: the hook's place, as `Runner.register_hook` takes it.
     """
 
-    priority = "LOW"
+    priority: str | int = "LOW"
 
     def __init__(
         self,

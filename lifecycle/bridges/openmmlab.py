@@ -77,7 +77,7 @@ def use(
     unknown = given.keys() - GIVEN
     if unknown:
         raise TypeError(
-            f"use() has no argument {sorted(unknown)[0]!r}; a runner has {', '.join(sorted(GIVEN))}"
+            f"use() has no argument {min(unknown)!r}; a runner has {', '.join(sorted(GIVEN))}"
         )
     conductor(loop).runner.given |= given
     options = {} if priority is None else {"priority": priority}
@@ -218,7 +218,9 @@ def _methods(hook: Any) -> dict[str, Callable[..., Any]]:
     """Return the methods of a hook that do something, by stage."""
     listed = getattr(hook, "get_triggered_stages", None)
     stages = set(listed()) if callable(listed) else set(STAGES)
-    found = {stage: getattr(hook, stage) for stage in STAGES if stage in stages and hasattr(hook, stage)}
+    found = {
+        stage: getattr(hook, stage) for stage in STAGES if stage in stages and hasattr(hook, stage)
+    }
     if not callable(listed):  # no base class of OpenMMLab's, which would call the generic ones
         for stage, generic in GENERIC.items():
             if stage not in found and hasattr(hook, generic):
@@ -256,11 +258,11 @@ class Conductor:
         first, last = self._first, self._last
         if any(member.hook.takes_runner_alone for member in self.members):
             first = {**first, "train_batch_end": self.log}
-        for priority, receivers in (("HIGHEST", first), ("LOWEST", last)):
+        for edge, receivers in (("HIGHEST", first), ("LOWEST", last)):
             for point, receiver in receivers.items():
                 group.add(
                     self._bus.connect(
-                        point, receiver, sender=self._loop(), priority=priority, name="OpenMMLab"
+                        point, receiver, sender=self._loop(), priority=edge, name="OpenMMLab"
                     )
                 )
 
@@ -275,7 +277,11 @@ class Conductor:
 
     @property
     def _last(self) -> dict[str, Callable[..., Any]]:
-        return {"epoch_end": self.epoch_ends, "train_end": self.run_ends, "test_end": self.test_ends}
+        return {
+            "epoch_end": self.epoch_ends,
+            "train_end": self.run_ends,
+            "test_end": self.test_ends,
+        }
 
     def _members(self) -> list[Member]:
         """Return those that are connected still."""
@@ -343,7 +349,7 @@ class Conductor:
         """Call ``after_load_checkpoint`` with what is known of it."""
         checkpoint: dict[str, Any] = {"meta": {"epoch": epoch, "iter": step, "path": path}}
         model = loop.objects.get("model")
-        if hasattr(model, "state_dict"):
+        if model is not None and hasattr(model, "state_dict"):
             checkpoint["state_dict"] = model.state_dict()
         self._call("after_load_checkpoint", checkpoint=checkpoint)
 

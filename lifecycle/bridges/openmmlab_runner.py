@@ -302,7 +302,9 @@ class RunnerFacade:
     @property
     def cfg(self) -> Any:
         """The configuration, if one was given."""
-        return self.given.get("cfg") or SimpleNamespace(pretty_text="", get=lambda _, other=None: other)
+        return self.given.get("cfg") or SimpleNamespace(
+            pretty_text="", get=lambda _, other=None: other
+        )
 
     @property
     def message_hub(self) -> Any:
@@ -348,18 +350,18 @@ class RunnerFacade:
             if method is not None:
                 method(self, **values)
 
-    def save_checkpoint(  # noqa: PLR0913 -- mmengine's and mmcv's arguments
+    def save_checkpoint(  # mmengine's and mmcv's arguments
         self,
         out_dir: str,
         filename: str | None = None,
         file_client_args: Any = None,
-        save_optimizer: bool = True,
-        save_param_scheduler: bool = True,
+        save_optimizer: bool = True,  # noqa: FBT002
+        save_param_scheduler: bool = True,  # noqa: FBT002
         meta: Mapping[str, Any] | None = None,
-        by_epoch: bool = True,
+        by_epoch: bool = True,  # noqa: FBT002
         backend_args: Any = None,
         filename_tmpl: str = "epoch_{}.pth",
-        create_symlink: bool = True,
+        create_symlink: bool = True,  # noqa: FBT002
     ) -> None:
         """Save a checkpoint file with what mmengine's or mmcv's holds.
 
@@ -370,11 +372,11 @@ class RunnerFacade:
             raise ValueError("on this loop hooks save to local disks; leave out backend_args")
         import torch  # noqa: PLC0415 -- the model is torch's
 
-        about = {"epoch": self.epoch + by_epoch, "iter": self.iter + (not by_epoch)}
+        about: dict[str, Any] = {"epoch": self.epoch + by_epoch, "iter": self.iter + (not by_epoch)}
         about |= dict(meta or self.given.get("meta") or {})
         about |= {"seed": self.seed, "experiment_name": self.experiment_name}
         model = getattr(self.model, "module", self.model)
-        checkpoint = {"meta": about, "state_dict": _on_cpu(model.state_dict())}
+        checkpoint: dict[str, Any] = {"meta": about, "state_dict": _on_cpu(model.state_dict())}
         if "message_hub" in self._made:
             checkpoint["message_hub"] = self.message_hub.state_dict()
         if save_optimizer:
@@ -391,6 +393,9 @@ class RunnerFacade:
             latest.symlink_to(path.name)
 
     def __getattr__(self, name: str) -> Any:
+        own = getattr(type(self), name, None)
+        if isinstance(own, property) and own.fget is not None:
+            return own.fget(self)  # which has refused, in words of its own
         raise AttributeError(
             f"{self.calling} asks for runner.{name}, which is not to be had on this loop;"
             f" subscribers reach the run through `loop` (loop.state, loop.objects, loop.log), and"

@@ -15,8 +15,8 @@ import torch
 warnings.simplefilter("ignore")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from mm import Hook, Model, loader, runner  # noqa: E402
-from mmengine.hooks import (  # noqa: E402
+from mm import Hook, Model, loader, runner
+from mmengine.hooks import (
     CheckpointHook,
     DistSamplerSeedHook,
     EarlyStoppingHook,
@@ -29,10 +29,10 @@ from mmengine.hooks import (  # noqa: E402
     RuntimeInfoHook,
     SyncBuffersHook,
 )
-from mmengine.optim import OptimWrapper, StepLR  # noqa: E402
+from mmengine.optim import OptimWrapper, StepLR
 
-from lifecycle import Loop  # noqa: E402
-from lifecycle.bridges.openmmlab import use  # noqa: E402
+from lifecycle import Loop
+from lifecycle.bridges.openmmlab import use
 
 EPOCHS = 3
 
@@ -55,7 +55,9 @@ class Recorder(Hook):  # type: ignore[misc]
 def _stage(stage: str) -> Callable[..., None]:
     if stage.endswith("_iter"):
 
-        def method(self: Any, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
+        def method(
+            self: Any, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None
+        ) -> None:
             loss = float(outputs["loss"]) if stage == "after_train_iter" else None
             self._note(stage, runner, batch_idx, len(data_batch["x"]), loss)
 
@@ -86,7 +88,8 @@ def settings() -> dict[str, Callable[[], tuple[list[Any], dict[str, Any]]]]:
         "cache": lambda: ([EmptyCacheHook(after_iter=True)], {}),
         "buffers": lambda: ([SyncBuffersHook()], {}),
         "profiler": lambda: (
-            [ProfilerHook(by_epoch=False, profile_times=2, activity_with_cuda=False)], {}
+            [ProfilerHook(by_epoch=False, profile_times=2, activity_with_cuda=False)],
+            {},
         ),
     }
 
@@ -177,7 +180,7 @@ def outcome(work_dir: str, run: Any, model: Any, recorder: Recorder) -> dict[str
 
 
 def main() -> None:
-    found = {}
+    found: dict[str, list[Any]] = {}
     for name, make in settings().items():
         found[name] = []
         for run in (theirs, ours):

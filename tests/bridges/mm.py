@@ -18,6 +18,8 @@ with warnings.catch_warnings():
     from mmengine.model import BaseModel
     from mmengine.runner import Runner
 
+__all__ = ["SAMPLES", "Hook", "Model", "loader", "runner"]
+
 SAMPLES = [torch.tensor(float(number)) for number in range(10)]
 
 
@@ -52,7 +54,9 @@ def loader(batch_size: int, samples: list[torch.Tensor] = SAMPLES) -> DataLoader
     return DataLoader(samples, batch_size, collate_fn=collate)  # type: ignore[arg-type]
 
 
-def runner(work_dir: Path | str, hooks: Sequence[Hook], train: Mapping[str, Any], **more: Any) -> Runner:
+def runner(
+    work_dir: Path | str, hooks: Sequence[Hook], train: Mapping[str, Any], **more: Any
+) -> Runner:
     """Return a runner over the model; 3 batches an epoch, 2 to validate on."""
     torch.manual_seed(0)
     logging.disable(logging.ERROR)

@@ -37,7 +37,9 @@ def run(script: str, *arguments: str, backend: str = "") -> Any:
         cwd=HERE.parents[1],
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(path for path in (str(HERE.parents[1]), *sys.path) if path),
+            "PYTHONPATH": os.pathsep.join(
+                path for path in (str(HERE.parents[1]), *sys.path) if path
+            ),
             "KERAS_BACKEND": backend or "jax",
             "OMP_NUM_THREADS": "1",
         },

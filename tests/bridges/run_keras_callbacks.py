@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import socketserver
@@ -73,7 +74,7 @@ def on_our_loop(model: Any, made: list[Any], epochs: int = EPOCHS) -> None:
         model.optimizer.finalize_variable_values(model.trainable_variables)
 
 
-class Seen(callbacks.Callback):  # type: ignore[misc]
+class Seen(keras.callbacks.Callback):  # type: ignore[misc]
     """Counts, and keeps the logs of each epoch; overrides the older batch name."""
 
     def __init__(self) -> None:
@@ -95,7 +96,7 @@ class Sink(http.server.BaseHTTPRequestHandler):
 
     got: list[str] = []
 
-    def do_POST(self) -> None:  # noqa: N802 -- the base class's name
+    def do_POST(self) -> None:
         self.got.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
         self.send_response(200)
         self.end_headers()
@@ -122,9 +123,7 @@ def kinds(server: str) -> dict[str, Make]:
             ),
             k.ModelCheckpoint(str(folder / "b{batch:02d}.keras"), save_freq=16),
         ],
-        "ReduceLROnPlateau": lambda _: [
-            k.ReduceLROnPlateau(patience=1, min_delta=0.2, factor=0.5)
-        ],
+        "ReduceLROnPlateau": lambda _: [k.ReduceLROnPlateau(patience=1, min_delta=0.2, factor=0.5)],
         "LearningRateScheduler": lambda _: [
             k.LearningRateScheduler(lambda epoch, rate: rate * 0.8)
         ],
@@ -193,7 +192,9 @@ def left(run: Callable[..., Any], name: str, make: Make, server: str) -> dict[st
     Lambdas.seen, Sink.got = [], []
     with tempfile.TemporaryDirectory() as path:
         folder, seen = Path(path), Seen()
-        model = compiled(ema=name == "SwapEMAWeights", rate=50.0 if name == "TerminateOnNaN" else 0.05)
+        model = compiled(
+            ema=name == "SwapEMAWeights", rate=50.0 if name == "TerminateOnNaN" else 0.05
+        )
         made = make(folder)
         run(model, [*made, seen])
         state = {
@@ -217,16 +218,14 @@ def left(run: Callable[..., Any], name: str, make: Make, server: str) -> dict[st
 def resumed(run: Callable[..., Any]) -> dict[str, Any]:
     """Fail in the fifth epoch, then go on with BackupAndRestore."""
 
-    class Crash(callbacks.Callback):  # type: ignore[misc]
+    class Crash(keras.callbacks.Callback):  # type: ignore[misc]
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             if epoch == 4:
                 raise ZeroDivisionError
 
     with tempfile.TemporaryDirectory() as path:
-        try:
+        with contextlib.suppress(ZeroDivisionError):
             run(compiled(), [callbacks.BackupAndRestore(path + "/b"), Crash()])
-        except ZeroDivisionError:
-            pass
         seen, model = Seen(), compiled()
         run(model, [callbacks.BackupAndRestore(path + "/b"), seen])
         return {"epochs": [epoch for epoch, _ in seen.epochs], "weights": numbers(model)}

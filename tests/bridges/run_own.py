@@ -57,7 +57,7 @@ def parts(ten: Ten) -> tuple[Loop, Any, Any, Model]:
 
 def fit(ten: Ten) -> Any:
     loop, _, _, model = parts(ten)
-    made = loop, lambda: float(model.weight), []
+    made: Any = loop, lambda: float(model.weight), []
     with with_made(made):
         loop.fit(batches(SAMPLES, 4), epochs=EPOCHS, validation_data=batches(SAMPLES, 5))
     return made
@@ -65,7 +65,7 @@ def fit(ten: Ten) -> Any:
 
 def by_hand(ten: Ten) -> Any:
     loop, train_step, test_step, model = parts(ten)
-    made = loop, lambda: float(model.weight), []
+    made: Any = loop, lambda: float(model.weight), []
     with with_made(made), loop:
         for _ in loop.epochs(EPOCHS):
             for batch in loop.batches(batches(SAMPLES, 4)):
@@ -78,7 +78,7 @@ def by_hand(ten: Ten) -> Any:
 
 def by_steps(ten: Ten) -> Any:
     loop, _, _, model = parts(ten)
-    made = loop, lambda: float(model.weight), []
+    made: Any = loop, lambda: float(model.weight), []
     data = batches(np.concatenate([SAMPLES] * 3), 4)[:6]
     with with_made(made):
         loop.fit(data, epochs=1, validation_data=batches(SAMPLES, 5), validation_every_steps=3)

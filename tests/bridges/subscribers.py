@@ -137,7 +137,7 @@ def _plain(key: str, value: Any) -> Any:
         return value is not None
     if key == "error":
         return None if value is None else type(value).__name__
-    if key in ("reasons",):
+    if key == "reasons":
         return [str(reason) for reason in value]
     if key in ("where", "requester"):
         return bool(value)

@@ -86,7 +86,9 @@ def test_additions_to_logs_reach_the_history_and_later_callbacks(bus: Bus) -> No
         on_train_batch_end=lambda batch, logs: seen.append(logs["extra"])
     )
     history = fit(compiled(), KerasBridge(bus), later, epochs=2).history
-    assert history["gap"] == [v - t for v, t in zip(history["val_loss"], history["loss"], strict=True)]
+    assert history["gap"] == [
+        v - t for v, t in zip(history["val_loss"], history["loss"], strict=True)
+    ]
     assert seen == [1.0] * 10
     assert set(history) == {"loss", "mae", "val_loss", "val_mae", "gap"}
 
@@ -112,7 +114,7 @@ def test_batches_have_their_own_values_and_the_means_of_keras(bus: Bus) -> None:
 
 
 def test_metrics_that_are_no_means_stay_as_keras_tells_them(bus: Bus) -> None:
-    """A root of a mean has no value for one batch: the running one stays, the loss is the batch's."""
+    """A root of a mean has no value for one batch: the running one stays, the loss is its own."""
     found: list[Any] = []
     model = compiled()
     model.compile("sgd", "mse", metrics=[keras.metrics.RootMeanSquaredError(name="rmse")])
@@ -168,7 +170,7 @@ def test_initial_epoch_and_lengths_are_in_the_payload(bus: Bus) -> None:
 def test_nobody_listening_costs_no_work_at_batches(bus: Bus, monkeypatch: Any) -> None:
     """Without listeners to batches no metric is read, and Keras makes no threads for us."""
     threads: set[str] = set()
-    monkeypatch.setattr(BatchMetrics, "_sums", lambda self: pytest.fail("read"))
+    monkeypatch.setattr(BatchMetrics, "_sums", lambda self, logs: pytest.fail("read"))
     bus.connect("epoch_end", lambda: threads.update(t.name for t in threading.enumerate()))
     fit(compiled(), KerasBridge(bus))
     assert not any("ThreadPool" in name for name in threads)
@@ -260,7 +262,9 @@ def test_early_stopping_restores_the_best_weights(bus: Bus) -> None:
     kept: dict[int, Any] = {}
     bridge, model = KerasBridge(bus), compiled()
     stopping = EarlyStopping("val_loss", patience=1, restore_best=True)
-    bridge.loop.attach(stopping, Schedule(lambda epoch: 0.05 if epoch < 2 else 5.0, "optimizer", "lr"))
+    bridge.loop.attach(
+        stopping, Schedule(lambda epoch: 0.05 if epoch < 2 else 5.0, "optimizer", "lr")
+    )
     bridge.loop.connect("epoch_end", lambda epoch: kept.update({epoch: weights(model)}))
     fit(model, bridge, epochs=10)
     assert stopping.best_epoch in kept
@@ -318,7 +322,10 @@ def test_graceful_shutdown_ends_fit_and_lets_the_interrupt_out(bus: Bus) -> None
     bridge.loop.connect(
         "train_batch_begin", lambda: signal.raise_signal(signal.SIGINT), at=6, priority="HIGHEST"
     )
-    with record(bus, "epoch_end", "train_end", "train_batch_end") as sent, pytest.raises(KeyboardInterrupt):
+    with (
+        record(bus, "epoch_end", "train_end", "train_batch_end") as sent,
+        pytest.raises(KeyboardInterrupt),
+    ):
         fit(compiled(), bridge, validation_data=None)
     assert sent.points[-3:] == ["train_batch_end", "epoch_end", "train_end"]
     assert sent[-1][1]["outcome"] == "interrupted"

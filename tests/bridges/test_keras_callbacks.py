@@ -18,7 +18,7 @@ BACKENDS = [
             importlib.util.find_spec(backend) is None, reason=f"{backend} is not installed"
         ),
     )
-    for backend in ("jax", "torch")
+    for backend in ("jax", "torch", "tensorflow")
 ]
 
 CALLBACKS = (
