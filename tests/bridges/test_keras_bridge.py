@@ -287,9 +287,10 @@ def test_ema_is_in_place_for_validation_and_gone_after_it(bus: Bus) -> None:
     seen: dict[str, Any] = {}
     bridge, model = KerasBridge(bus), compiled()
     bridge.loop.attach(EMA("model", decay=0.9))
-    model_object = lambda: bridge.loop.objects["model"].state_dict()  # noqa: E731
     for point in ("train_batch_end", "test_batch_end", "epoch_end"):
-        bridge.loop.connect(point, lambda signal: seen.update({signal: model_object()}))
+        bridge.loop.connect(
+            point, lambda signal, loop: seen.update({signal: loop.objects["model"].state_dict()})
+        )
     trained = compiled()
     fit(trained, epochs=1)
     fit(model, bridge, epochs=1)

@@ -101,7 +101,9 @@ def test_the_stop_flag_and_the_outer_stages() -> None:
     class Stopper(Noted):
         priority = "LOWEST"
 
-        def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any, outputs: Any) -> None:
+        def after_train_iter(
+            self, runner: Any, batch_idx: int, data_batch: Any, outputs: Any
+        ) -> None:
             self.notes.append((batch_idx, data_batch, outputs["loss"]))
             runner.train_loop.stop_training = True
 
@@ -141,7 +143,10 @@ def test_a_failed_run_calls_nothing_more() -> None:
         ("ema_model", r"Asker asks for runner.ema_model, which is not to be had on this loop"),
         ("model", r"Asker asks for runner.model, but the loop has none"),
         ("work_dir", r"Asker asks for runner.work_dir: say where"),
-        ("max_iters", r"Asker asks for runner.max_iters, but how long the run will be is not known"),
+        (
+            "max_iters",
+            r"Asker asks for runner.max_iters, but how long the run will be is not known",
+        ),
     ],
 )
 def test_what_the_runner_lacks_is_refused_by_name(asked: str, message: str) -> None:
