@@ -117,7 +117,7 @@ def lightning(batches: Batches) -> Epoch:
 
     model, criterion, optimizer = parts()
 
-    class Module(pl.LightningModule):
+    class Module(pl.LightningModule):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
             super().__init__()
             self.model = model

@@ -21,8 +21,10 @@ if any(importlib.util.find_spec(module) is None for module in NEEDED):
 def test_it_trains_with_the_subscribers_of_the_digits_example(tmp_path: Path) -> None:
     """One command leaves a log with the report's metric, curves and checkpoints, and learns."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "keras_digits.py"), "--epochs", "4"]
-        + ["--output", str(tmp_path / "run")],
+        [
+            *(sys.executable, str(ROOT / "examples" / "keras_digits.py")),
+            *("--epochs", "4", "--output", str(tmp_path / "run")),
+        ],
         capture_output=True,
         text=True,
         check=False,

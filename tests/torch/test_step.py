@@ -426,7 +426,10 @@ class Detector(nn.Module):
 def test_a_model_with_its_own_losses() -> None:
     """Without a loss the model's are summed and logged; in tests its predictions are judged."""
     model = Detector()
-    hit = lambda outputs, targets: (outputs == targets).float().mean()  # noqa: E731
+
+    def hit(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return (outputs == targets).float().mean()
+
     metrics = {"hit": Collected(lambda o, t: hit(torch.cat(o), torch.cat(t)))}
     step = TorchStep(model, None, sgd(model), metrics=metrics)
     data = batches(3)
