@@ -163,9 +163,9 @@ class Fit:
             if not epoch.done and not self.stopped and not epoch.cut:
                 self._empty(index)
         cut = self.stopped or (self._spent() and not whole)
-        self.training.fill(epoch)
         if self.plan.validates_at_end(index):
             if not cut or self.plan.validate_on_stop:
+                self.training.fill(epoch)
                 whole = self._validate(epoch, index) and whole
             else:
                 whole = False

@@ -41,6 +41,8 @@ class Position:
         """The random states before a validation that has not come to its end."""
         self.random_at_epoch: dict[str, Any] | None = None
         """The random states at the begin of the epoch, which a shuffle goes by."""
+        self.logs: dict[str, Any] | None = None
+        """The logs of an epoch that a stop has cut, as they were before its end was sent."""
         self.drawing = False
         """Whether the data of the epoch was begun."""
         self.saved: Mapping[str, Any] | None = None
@@ -62,6 +64,9 @@ class Position:
         now = self.before_validation
         if state.open and not self.drawing:
             now = self.random_at_epoch
+        logs = self.logs
+        if logs is None:
+            logs = epoch.logs.plain() if epoch is not None else {}
         drawn = self.feed.drawn + batch if self.feed is not None and self.feed.goes_on else batch
         return {
             "version": VERSION,
@@ -73,7 +78,7 @@ class Position:
             "drawn": drawn,
             "validated": self.validated,
             "means": epoch.means.state_dict() if epoch is not None and is_open else {},
-            "logs": epoch.logs.plain() if epoch is not None else {},
+            "logs": logs,
             "requests": requests,
             "random": {
                 "epoch": self.random_at_epoch if is_open else None,
@@ -116,7 +121,7 @@ class Position:
             state.steps_before -= saved["batch"]
             epoch.done = saved["batch"]
         self.random_at_epoch = randomness.capture()
-        self.epoch = epoch
+        self.epoch, self.logs = epoch, None
         self.drawing = False
 
     def draw(self, feed: Feed, index: int) -> Iterator[Any]:

@@ -117,6 +117,8 @@ class Training:
         """
         loop, state, epoch = self.loop, self.loop.state, self.epoch
         assert epoch is not None
+        if resumable:  # what subscribers add now would be stale in the rest of the epoch
+            self.position.logs = epoch.logs.plain()
         self.fill(epoch)
         if not resumable:
             state.open = False

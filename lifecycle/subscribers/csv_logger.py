@@ -89,6 +89,9 @@ class CSVLogger(OneLoop):
         if start:
             while rows and not _before(rows[-1].get(self.by), start):
                 rows.pop()
+            # Later columns came with rows that are gone: the run will add them in its own order.
+            used = [number for row in rows for number, name in enumerate(columns) if row.get(name)]
+            columns = columns[: max(used, default=-1) + 1]
         self._columns = columns
         self._rewrite(rows)
 

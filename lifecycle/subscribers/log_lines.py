@@ -68,13 +68,15 @@ class LogLines(OneLoop):
         self._new_interval()
         self._forget_means()
 
-    def on_train_begin(self, loop: Loop, epochs: int | None, steps_per_epoch: int | None) -> None:
+    def on_train_begin(
+        self, loop: Loop, epochs: int | None, initial_epoch: int, steps_per_epoch: int | None
+    ) -> None:
         self.follow(loop)
         self._start()
         self._epochs, self._steps = epochs, steps_per_epoch
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _trim(self.path, loop.state.steps_done, keep=self.append)
+            _trim(self.path, loop.state.steps_done, initial_epoch, keep=self.append)
 
     def on_epoch_begin(self, steps_per_epoch: int | None) -> None:
         self._steps = steps_per_epoch
@@ -213,22 +215,26 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _trim(path: Path, start: int, *, keep: bool) -> None:
-    """Drop a file's lines that belong to steps from `start` on, and a torn last line."""
+def _trim(path: Path, start: int, epoch: int, *, keep: bool) -> None:
+    """Drop a file's lines of steps from `start` on and of ends from `epoch` on; a torn last line.
+
+    The end of an epoch that a stop has cut belongs to a step before `start`.
+    """
     lines: list[str] = []
     if (start or keep) and path.exists():
         text = path.read_text(encoding="utf-8", errors="replace")
         lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)
-    while start and lines and _step(lines[-1]) >= start:
+    while start and lines and _is_later(lines[-1], start, epoch):
         lines.pop()
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     beside.write_text("".join(lines), encoding="utf-8")
     beside.replace(path)
 
 
-def _step(line: str) -> int:
-    """Return the step that a line was written at, or -1 where it tells none."""
+def _is_later(line: str, start: int, epoch: int) -> bool:
+    """Whether a line tells of this step or a later one, or of the end of this epoch or later."""
     try:
-        return int(json.loads(line)["step"])
+        row = json.loads(line)
+        return int(row["step"]) >= start or (row["stage"] == "epoch" and int(row["epoch"]) >= epoch)
     except (ValueError, TypeError, LookupError):
-        return -1
+        return False

@@ -208,6 +208,32 @@ def test_stopped_from_outside_and_resumed(plan: str, point: str) -> None:
     assert run(plan, second, second.model, resume=True) == expected
 
 
+@pytest.mark.parametrize("point", ["train_batch_end", "test_batch_end"])
+@pytest.mark.parametrize("every", [None, 3])
+def test_the_end_of_a_cut_epoch_leaves_nothing_in_the_logs(point: str, every: int | None) -> None:
+    """What subscribers add at the end of an epoch that was cut is not there when it goes on."""
+
+    def run(keeper: Keeper, stop_at: int, **options: Any) -> list[tuple[str, Any]]:
+        loop = Loop(lambda batch: {"loss": batch}, lambda batch: {"loss": -batch})
+        loop.attach(keeper)
+        loop.connect("epoch_end", lambda logs, loop: logs.setdefault("at", loop.state.step))
+        loop.connect(point, lambda loop: loop.stop("now", final=False), at=stop_at)
+        history = loop.fit(
+            [1, 2, 3, 4],
+            epochs=1,
+            validation_data=[5, 6],
+            validation_every_steps=every,
+            **options,
+        )
+        return list(history.rows[0].items())  # their order makes the columns of a table
+
+    first, second = Keeper({}), Keeper({})
+    expected = run(Keeper({}), 99)
+    cut = run(first, 1)
+    second.saved = first.saves[-1]
+    assert run(second, 99, resume=True) == expected != cut
+
+
 def test_a_final_stop_is_heeded_after_a_resume(trace: Tracer) -> None:
     """What has decided that the run is over stays decided; an interruption does not."""
     for final in (True, False):

@@ -73,6 +73,14 @@ def test_a_run_that_goes_on_writes_what_a_whole_one_would(tmp_path: Path) -> Non
     assert parts.read_bytes() == whole.read_bytes()
 
 
+def test_a_column_goes_with_the_rows_that_it_came_with(tmp_path: Path) -> None:
+    """The row of an epoch that was cut does not leave its columns before those of the whole one."""
+    path = tmp_path / "log.csv"
+    path.write_text("epoch,loss,extra,val_loss\n0,5.0,,\n1,4.0,7,\n2,3.0,,6\n")
+    run(CSVLogger(path), [5.0, 4.0], initial_epoch=1)
+    assert path.read_text() == "epoch,loss\n0,5.0\n1,4.0\n"
+
+
 def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
     """Wherever the file was cut off, the resumed run's file is the whole run's."""
     path = tmp_path / "log.csv"

@@ -126,13 +126,26 @@ def test_a_resumed_run_drops_the_lines_it_writes_again(tmp_path: Path) -> None:
     path.write_text('{"step": 0}\n{"step": 1}\nnot json\n{"step": 2}\n{"step": 3}\n{"st')
     loop = Loop()
     loop.state.steps_before = 2
-    LogLines(1, path=path, quiet=True).on_train_begin(loop, None, None)
+    LogLines(1, path=path, quiet=True).on_train_begin(loop, None, 0, None)
     assert path.read_text() == '{"step": 0}\n{"step": 1}\nnot json\n'
     loop.state.steps_before = 0
-    LogLines(1, path=path, append=True).on_train_begin(loop, None, None)
+    LogLines(1, path=path, append=True).on_train_begin(loop, None, 0, None)
     assert len(path.read_text().splitlines()) == 3
-    LogLines(1, path=path).on_train_begin(loop, None, None)
+    LogLines(1, path=path).on_train_begin(loop, None, 0, None)
     assert path.read_text() == ""
+
+
+def test_the_line_of_an_epoch_that_was_cut_is_dropped_by_the_run_that_ends_it(
+    tmp_path: Path,
+) -> None:
+    """It tells of a step before the one that the run goes on from, but of the same epoch."""
+    path = tmp_path / "log.jsonl"
+    kept = '{"stage": "epoch", "epoch": 0, "step": 1}\n{"stage": "train", "epoch": 1, "step": 2}\n'
+    path.write_text(kept + '{"stage": "epoch", "epoch": 1, "step": 2}\n')
+    loop = Loop()
+    loop.state.steps_before = 3
+    LogLines(1, path=path, quiet=True).on_train_begin(loop, None, 1, None)
+    assert path.read_text() == kept
 
 
 def test_the_interval_is_a_number_of_steps() -> None:
