@@ -14,9 +14,12 @@ needs("keras")
 BACKENDS = [
     pytest.param(
         backend,
-        marks=pytest.mark.skipif(
-            importlib.util.find_spec(backend) is None, reason=f"{backend} is not installed"
-        ),
+        marks=[
+            pytest.mark.skipif(
+                importlib.util.find_spec(backend) is None, reason=f"{backend} is not installed"
+            ),
+            *([pytest.mark.slow] if backend == "tensorflow" else []),
+        ],
     )
     for backend in ("jax", "torch", "tensorflow")
 ]
