@@ -162,7 +162,7 @@ def pypubsub_case(count: int) -> Case:
     """Send with PyPubSub."""
     from pubsub import core  # noqa: PLC0415
 
-    publisher = core.Publisher()
+    publisher = core.Publisher()  # type: ignore[attr-defined, unused-ignore]
     kept = receivers(count)
     for receiver in kept:
         publisher.subscribe(receiver, "epoch_end")

@@ -82,6 +82,25 @@ def check_callable(receiver: object, point: str) -> None:
         raise TypeError(msg)
 
 
+def _check_kind(receiver: Receiver, point: str) -> None:
+    """Raise BindingError for what can be called, but would not do what it is connected for."""
+    if isinstance(receiver, type):
+        msg = (
+            f"{receiver.__qualname__} is a class, and {point!r} would only make an object of it "
+            "each time; connect a function, or attach an object"
+        )
+        raise BindingError(msg)
+    function = receiver
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        msg = (
+            f"{describe(receiver)} is a generator function: calling it at {point!r} would run "
+            "none of its body; connect a function that does not yield"
+        )
+        raise BindingError(msg)
+
+
 def bind(receiver: Receiver, carried: Carried) -> Binding:
     """Match a receiver's parameters with what a point carries.
 
@@ -135,6 +154,7 @@ def _bind(receiver: Receiver, carried: Carried) -> Binding:
 
 def _parameters(receiver: Receiver, carried: Carried) -> list[inspect.Parameter]:
     check_callable(receiver, carried.point)
+    _check_kind(receiver, carried.point)
     try:
         parameters = list(inspect.signature(receiver).parameters.values())
         built_in = isinstance(receiver, BuiltinFunctionType)  # its names mean nothing here

@@ -373,10 +373,11 @@ def _size(value: Any) -> float:
 
     Raises:
         TypeError: it is not a number.
+        ValueError: it is negative.
     """
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
-    size = getattr(value, "item", lambda: None)()
-    if not isinstance(size, int | float):
+    size = value if isinstance(value, int | float) else getattr(value, "item", lambda: None)()
+    if isinstance(size, bool) or not isinstance(size, int | float):
         raise TypeError(f"batch_size must be a number, not {type(value).__name__}")
+    if not size >= 0:
+        raise ValueError(f"batch_size must be at least 0, not {size}")
     return size

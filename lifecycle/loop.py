@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from lifecycle.byhand import ByHand
@@ -12,7 +13,7 @@ from lifecycle.passes import run_predict, run_test
 from lifecycle.training import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from types import TracebackType
 
     from eventbus import Bus
@@ -24,6 +25,8 @@ __all__ = ["Loop"]
 
 class Loop(Control):
     """Trains, tests and predicts, and sends the points of a run's life.
+
+    The steps are given as functions, or are methods of a subclass.
 
     Args:
         train_step: called with each batch of ``fit``; returns a mapping of metrics, or None.
@@ -38,6 +41,10 @@ class Loop(Control):
         TypeError: a step is not callable.
     """
 
+    train_step: Callable[[Any], Any] | None = None
+    test_step: Callable[[Any], Any] | None = None
+    predict_step: Callable[[Any], Any] | None = None
+
     def __init__(
         self,
         train_step: Callable[[Any], Any] | None = None,
@@ -47,12 +54,14 @@ class Loop(Control):
         objects: Mapping[str, Any] | None = None,
         bus: Bus | None = None,
     ) -> None:
-        steps = {"train": train_step, "test": test_step, "predict": predict_step}
-        for name, step in steps.items():
-            if step is not None and not callable(step):
-                raise TypeError(f"{name}_step must be a function of the batch, not {step!r}")
         super().__init__(bus)
-        self.train_step, self.test_step, self.predict_step = train_step, test_step, predict_step
+        steps = {"train_step": train_step, "test_step": test_step, "predict_step": predict_step}
+        for name, step in steps.items():
+            if step is None:  # a subclass may have it as a method
+                continue
+            if not callable(step):
+                raise TypeError(f"{name} must be a function of the batch, not {step!r}")
+            setattr(self, name, step)
         self.objects.update(objects or {})
         self._by_hand = ByHand(self)
 
@@ -122,6 +131,8 @@ class Loop(Control):
         ).checked()
         train = self._step("train", "fit")
         test = self._step("test", "validation_data") if plan.validation else None
+        if not isinstance(subscribers, Iterable):
+            raise TypeError(f"subscribers must be several objects, not {subscribers!r}")
         run = Fit(self, plan, train, test)
         stage = run.training.stage
         run.training.enter()

@@ -147,6 +147,7 @@ def prune(
     *,
     keep: int = 3,
     keep_every: int | None = None,
+    since: int = 0,
     dry_run: bool = False,
 ) -> list[Path]:
     """Remove old checkpoints: all but the newest ones that are intact, and the best.
@@ -157,6 +158,7 @@ def prune(
         directory: the folder.
         keep: how many of the newest stay.
         keep_every: those saved at the end of each n-th epoch stay as well.
+        since: those with a lower number, which another run has written, stay too.
         dry_run: only say what would be removed.
 
     Returns:
@@ -169,7 +171,7 @@ def prune(
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
     root = Path(directory)
-    records = list_checkpoints(root)
+    records = [record for record in list_checkpoints(root) if record.sequence >= since]
     intact = [record for record in records if record.intact]
     first = intact[-keep:][0].sequence if intact else 0
     goes = [

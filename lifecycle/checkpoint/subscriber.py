@@ -6,6 +6,7 @@ import logging
 import os
 import tempfile
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -108,6 +109,9 @@ class Checkpoint(OneLoop):
         _check_writable(self.directory)
         self._worker: Worker[Saved] = Worker()
         self._snapshots = Snapshots()
+        self._since = 0
+        """The number of this run's first checkpoint; older ones are another run's."""
+        self._wrote = self._resumes = False
         self._place: tuple[object, ...] = ()
         self._time = time.monotonic()
         if steps is not None or seconds is not None:  # else batches cost nothing
@@ -123,11 +127,26 @@ class Checkpoint(OneLoop):
         if initial_epoch == 0:
             self.best.reset()
         _try_to_write(self.directory)
+        if initial_epoch == 0 and not self._resumes:
+            self._spare_earlier_runs()
+        self._resumes = False
         store.remove_leftovers(self.directory)
         _, leaves = capture.capture_objects(loop.objects, self.objects)  # now, not after an epoch
         if self.background:
             self._snapshots.prepare(leaves)
         self._place, self._time = _place(loop), time.monotonic()
+
+    def _spare_earlier_runs(self) -> None:
+        """Leave what is in the folder already alone: a run that begins anew may be a mistake."""
+        self._since = store.next_sequence(self.directory)
+        if self._since > 1 and not self._wrote:
+            warnings.warn(
+                f"{self.directory} holds checkpoints of an earlier run. They are kept, but `latest`"
+                ' and `best` will name those of this one; fit(resume="auto") would have gone on'
+                " from them",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def on_epoch_begin(self, loop: Loop) -> None:
         self._announce(loop)
@@ -211,8 +230,11 @@ class Checkpoint(OneLoop):
 
     def _write(self, content: store.Content, epoch: int, step: int) -> Saved:
         path = store.write(self.directory, store.next_sequence(self.directory), content)
+        self._wrote = True
         if self.keep is not None:
-            catalogue.prune(self.directory, keep=self.keep, keep_every=self.keep_every)
+            catalogue.prune(
+                self.directory, keep=self.keep, keep_every=self.keep_every, since=self._since
+            )
         return Saved(path, epoch, step, bool(content.best))
 
     def _announce(self, loop: Loop, *, wait: bool = False) -> None:
@@ -257,6 +279,7 @@ class Checkpoint(OneLoop):
         if found is None:
             return None
         path, _, saved = found
+        self._resumes = True
         capture.load_objects(loop.objects, saved["objects"], self.objects, path, strict=self.strict)
         loop.load_state_dict(saved["loop"])
         return partial(self._finish, loop, path, saved)
@@ -268,12 +291,13 @@ class Checkpoint(OneLoop):
         loop.send("checkpoint_loaded", path=path, epoch=position["epoch"], step=position["step"])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is saved of this subscriber itself: the best value of each metric."""
-        return self.best.state_dict()
+        """Return what is saved of this subscriber itself: the best values, its first number."""
+        return {"best": self.best.state_dict(), "since": self._since}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up the best values; none was kept where another metric was looked at."""
-        self.best.load_state_dict(state)
+        self.best.load_state_dict(state["best"])
+        self._since = state["since"]
 
 
 def _place(loop: Loop) -> tuple[object, ...]:

@@ -337,3 +337,23 @@ def test_bad_points(points: Any) -> None:
     bus = Bus(open=True)
     with pytest.raises(TypeError):
         bus.connect(points, lambda: None)
+
+
+def test_a_class_is_no_receiver(bus: Bus) -> None:
+    """A class would only be instantiated at each send: the message says to attach an object."""
+    with pytest.raises(BindingError, match=r"Method is a class.*attach an object"):
+        bus.connect("epoch_end", Method)
+
+
+def test_a_generator_function_is_no_receiver(bus: Bus) -> None:
+    """Calling it would run none of its body, so it is refused, also behind a partial."""
+
+    def forgetful(logs: object) -> Any:
+        yield logs
+
+    async def asynchronous(logs: object) -> Any:
+        yield logs
+
+    for receiver in (forgetful, functools.partial(forgetful, logs=1), asynchronous):
+        with pytest.raises(BindingError, match=r"is a generator function.*does not yield"):
+            bus.connect("epoch_end", receiver)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eventbus import Bus
-from lifecycle import History, Logs, Loop, bus
+from lifecycle import EarlyStopping, History, Logs, Loop, bus
 
 Tracer = Callable[[Loop], Any]
 
@@ -531,3 +531,26 @@ def test_readable_reprs() -> None:
     from lifecycle import POINTS
 
     assert repr(POINTS[0]).startswith("<Point train_begin(logs, epochs")
+
+
+def test_steps_may_be_methods_of_a_subclass() -> None:
+    """A subclass brings its steps as methods; a function that is given comes before them."""
+
+    class Ours(Loop):
+        def train_step(self, batch: Any) -> Any:
+            return {"loss": float(batch)}
+
+    assert Ours().fit([1, 3])["loss"] == [2.0]
+    assert Ours(lambda batch: {"loss": 0.0}).fit([1, 3])["loss"] == [0.0]
+
+
+def test_subscribers_are_several() -> None:
+    """One object in place of several is refused before anything is sent."""
+    with pytest.raises(TypeError, match="subscribers must be several objects"):
+        Loop(step).fit([1], subscribers=EarlyStopping("loss"))  # type: ignore[arg-type]
+
+
+def test_a_negative_batch_size_is_refused() -> None:
+    """A weight below 0 would turn the means around."""
+    with pytest.raises(ValueError, match="batch_size must be at least 0, not -3"):
+        Loop(lambda batch: {"loss": 1.0, "batch_size": -3}).fit([1])

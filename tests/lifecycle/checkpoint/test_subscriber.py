@@ -230,7 +230,7 @@ def test_only_some_objects(tmp_path: Path) -> None:
     loop.fit(range(2))
     assert [path.name for path in list_checkpoints(tmp_path)[0].path.glob("*.safetensors")] != []
     with pytest.raises(LookupError, match="the loop has no object 'wights'; it has 'weights'"):
-        make(tmp_path, objects=["wights"]).fit(range(2))
+        make(tmp_path / "other", objects=["wights"]).fit(range(2))
 
 
 def test_what_cannot_be_saved_is_told_before_training(tmp_path: Path) -> None:
@@ -396,7 +396,8 @@ def test_two_loops_at_once(tmp_path: Path) -> None:
 def test_a_run_in_a_run_of_another_loop(tmp_path: Path) -> None:
     """A folder that holds an older run: a new run goes on counting, and resumes its own."""
     make(tmp_path).fit(range(4), epochs=2)
-    make(tmp_path).fit(range(4), epochs=1)
+    with pytest.warns(UserWarning, match="an earlier run"):
+        make(tmp_path).fit(range(4), epochs=1)
     assert [r.sequence for r in list_checkpoints(tmp_path)] == [1, 2, 3]
     loop = make(tmp_path)
     loop.fit(range(4), epochs=2, resume="auto")
@@ -438,3 +439,23 @@ def test_a_metric_named_twice_is_refused(tmp_path: Path) -> None:
     """Each metric decides once."""
     with pytest.raises(ValueError, match="decides once"):
         Checkpoint(tmp_path, save_best=["loss", "loss"])
+
+
+def test_a_fresh_run_leaves_the_checkpoints_of_an_earlier_one(tmp_path: Path) -> None:
+    """Beginning anew beside checkpoints warns, and neither that run nor its resume removes them."""
+
+    def run(epochs: int, *, resume: object = False) -> None:
+        loop = Loop(lambda batch: {"loss": batch}, objects={"x": np.zeros(3)})
+        loop.attach(Checkpoint(tmp_path, keep=1, background=False))
+        loop.fit([1.0], epochs=epochs, resume=resume)
+
+    run(3)
+    earlier = {record.name for record in list_checkpoints(tmp_path)}
+    with pytest.warns(UserWarning, match="holds checkpoints of an earlier run"):
+        run(3)
+    run(5, resume="auto")
+    names = [record.name for record in list_checkpoints(tmp_path)]
+    assert len(earlier) == 1
+    assert earlier < set(names)
+    assert len(names) == 2
+    assert names[-1].endswith("-epoch-5-step-5")
