@@ -246,6 +246,7 @@ def test_counting_sends_in_threads() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, where it is loaded
 def test_fork_while_a_lock_is_held() -> None:
     """A child forked while another thread changes the bus can use it: locks and workers are new."""
     bus = Bus()
