@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eventbus.errors import BindingError, nearest
 
@@ -16,17 +15,31 @@ Receiver = Callable[..., Any]
 POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Carried:
-    """What one point carries: the declared payload and the reserved names."""
+    """What one point carries: the declared payload and the reserved names.
 
-    point: str
-    payload: tuple[str, ...] | None
-    """The declared keys in order; None for a point that accepts any."""
-    reserved: dict[str, str] = field(default_factory=dict)
-    """Further names a receiver may ask for, and the source text that gives each."""
-    positional: bool = False
-    """Whether names that are not carried take the payload by position."""
+    Args:
+        point: the point's name.
+        payload: the declared keys in order; None for a point that accepts any.
+        reserved: further names a receiver may ask for, and the source text that gives each.
+        positional: whether names that are not carried take the payload by position.
+
+    """
+
+    __slots__ = ("payload", "point", "positional", "reserved")
+
+    def __init__(
+        self,
+        point: str,
+        payload: tuple[str, ...] | None,
+        reserved: dict[str, str],
+        *,
+        positional: bool = False,
+    ) -> None:
+        self.point: str = point
+        self.payload: tuple[str, ...] | None = payload
+        self.reserved: dict[str, str] = reserved
+        self.positional: bool = positional
 
     def source(self, name: str) -> str | None:
         """Return the source text for one name, None where it is not carried."""
@@ -41,8 +54,7 @@ class Carried:
         return ", ".join([*(self.payload or ()), *sorted(self.reserved)])
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(NamedTuple):
     """How to call one receiver."""
 
     arguments: str

@@ -45,14 +45,22 @@ FILE: Final = "<eventbus plan"
 INDEX: Final = "_index"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Door:
-    """One way of sending, for which code is generated."""
+    """One way of sending, for which code is generated.
 
-    name: str
-    results: bool
-    """Whether it returns blinker's list of (receiver, value)."""
-    awaits: bool = False
+    Args:
+        name: of the way.
+        results: whether it returns blinker's list of (receiver, value).
+        awaits: whether it awaits coroutine functions.
+
+    """
+
+    __slots__ = ("awaits", "name", "results")
+
+    def __init__(self, name: str, *, results: bool, awaits: bool = False) -> None:
+        self.name: str = name
+        self.results: bool = results
+        self.awaits: bool = awaits
 
 
 HOT: Final = Door("hot", results=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from blinker import ANY
 
-from eventbus.binding import Binding, Carried, Receiver, bind, describe, is_coroutine
+from eventbus.binding import Binding, Receiver, bind, describe, is_coroutine
 from eventbus.codegen import shape
 from eventbus.counts import SendCount
 from eventbus.emitter import Home
@@ -212,7 +212,7 @@ def _predicate(signal: Signal, when: Receiver, receiver: Receiver) -> str:
     if not callable(when):
         msg = f"when= of {describe(receiver)} must be callable, not {when!r}"
         raise TypeError(msg)
-    binding = bind(when, Carried(signal.name, signal.payload, signal.carried.reserved))
+    binding = bind(when, signal.carried)
     if binding.coroutine:
         msg = f"when= of {describe(receiver)} must be a plain function, not a coroutine function"
         raise BindingError(msg)
