@@ -139,7 +139,8 @@ class Checkpoint(OneLoop):
     def _spare_earlier_runs(self) -> None:
         """Leave what is in the folder already alone: a run that begins anew may be a mistake."""
         self._since = store.next_sequence(self.directory)
-        if self._since > 1 and not self._wrote:
+        there = any(store.NAME.fullmatch(name) for name in store.names(self.directory))
+        if there and not self._wrote:
             warnings.warn(
                 f"{self.directory} holds checkpoints of an earlier run. They are kept, but `latest`"
                 ' and `best` will name those of this one; fit(resume="auto") would have gone on'

@@ -459,3 +459,10 @@ def test_a_fresh_run_leaves_the_checkpoints_of_an_earlier_one(tmp_path: Path) ->
     assert earlier < set(names)
     assert len(names) == 2
     assert names[-1].endswith("-epoch-5-step-5")
+
+
+def test_what_a_killed_write_left_is_no_earlier_run(tmp_path: Path) -> None:
+    """A run killed in its first write has no checkpoint: beginning anew says nothing."""
+    (tmp_path / ".partial-000001-epoch-1-step-1-999999999").mkdir()
+    make(tmp_path).fit(range(2), resume="auto")
+    assert len(list_checkpoints(tmp_path)) == 1
